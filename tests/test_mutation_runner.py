@@ -136,7 +136,7 @@ def test_mutants_leave_alone_what_nobody_observes():
     assert len(raised) == 1
 
 
-@pytest.mark.parametrize("file", ["_core/_phases.py", "schedule/_makespan.py"])
+@pytest.mark.parametrize("file", ["_core/_phases.py", "schedule/orders/_makespan.py"])
 def test_mutants_keep_the_lines_and_are_python(file):
     source = (ROOT / "relaxjax" / file).read_text()
     lines = source.splitlines()

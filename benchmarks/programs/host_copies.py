@@ -27,7 +27,7 @@ from benchmarks.report import RandomOrders, Result, Run, Unavailable, benchmark
 from relaxjax.programs import Instruction, is_host_copy, parse, shape_nbytes
 from relaxjax.ps import from_host, to_host
 from relaxjax.schedule import Device, Link, analytic
-from relaxjax.schedule._hlo_cost import FREE, seconds
+from relaxjax.schedule.graphs._hlo_cost import FREE, seconds
 
 Compiler = Callable[[Sequence[str], int], str]
 PROFILE = "xla_gpu_pgle_profile_file_or_directory_path"

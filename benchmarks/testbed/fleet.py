@@ -23,7 +23,7 @@ from benchmarks.testbed.step import Step
 from relaxjax._core._checks import check_type
 from relaxjax._core.foreign._fields import check_rate
 from relaxjax.hosts import Links, Loopback
-from relaxjax.schedule._check_graph import check_order
+from relaxjax.schedule.graphs._check_graph import check_order
 
 Order = Sequence[str] | Sequence[Sequence[str]]
 

@@ -12,7 +12,7 @@ from statistics import median
 from benchmarks.testbed.model import INPUT, LayerModel
 from benchmarks.testbed.step import Step
 from relaxjax.schedule import Cluster, Graph, Link, Policy
-from relaxjax.schedule._placement import messages
+from relaxjax.schedule.simulator._placement import messages
 
 
 def measured_graph(model: LayerModel, steps: Sequence[Step], link: Link) -> Graph:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.testbed.records import Work
 from relaxjax.schedule import Span, Timeline
-from relaxjax.schedule._timeline import TraceClock
+from relaxjax.schedule.simulator._timeline import TraceClock
 
 
 class Step(NamedTuple):

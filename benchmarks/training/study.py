@@ -20,7 +20,7 @@ from benchmarks.report import Result, Run, Runs, Table, TaskSteps, benchmark
 from benchmarks.training import studies
 from relaxjax import all_reduce, compare, emulate, wire_bytes
 from relaxjax.cli.common._errors import user_errors
-from relaxjax.compare._settings import reported
+from relaxjax.compare.kept._settings import StudyRuns
 from relaxjax.tasks import OPTIMIZERS, Task
 
 DIVERGED = 1e9
@@ -190,7 +190,7 @@ def _of(results: compare.Results, task: str, parent: str, ring: float) -> list[R
     study, records = results.study, results.records()
     rows: list[Row] = []
     for name in study["methods"]:
-        runs = list(reported(study, records, name).values())
+        runs = list(StudyRuns(study, records).reported(name).values())
         metrics = [record["test"] for record in runs]
         base = rows[0]["metrics"] if rows else metrics
         rows.append(

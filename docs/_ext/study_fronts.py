@@ -14,9 +14,10 @@ from matplotlib.figure import Figure
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from relaxjax.compare import Results, _report
-from relaxjax.compare._summary import summary
-from relaxjax.compare._tables import speed
+from relaxjax.compare import Results
+from relaxjax.compare.kept._summary import summary
+from relaxjax.compare.page import _report
+from relaxjax.compare.page._tables import speed
 
 FOLDER = Path(__file__).parents[1] / "studies"
 REPORTED = ("two-sites",)

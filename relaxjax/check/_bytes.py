@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from relaxjax._core._phases import phase_starts
 from relaxjax.check._samples import noise_of
 from relaxjax.check._subjects import AXIS, Subject
-from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
+from relaxjax.check._verdict import Verdict, refuted, verdict_of
 from relaxjax.collectives import CODED_EXCHANGES
 from relaxjax.compression import Compressor, payload_bytes
 from relaxjax.decentralized import gossip
@@ -66,10 +66,8 @@ def _agreement(rows: list[Bytes], workers: int) -> Verdict:
         for witness, count in others.items():
             if count is not None and count != row.traced:
                 where = {"of": row.what, "size": row.size, "workers": workers}
-                case = Counterexample(
-                    where, f"{count} {witness}", f"{row.traced} traced"
-                )
-                return refuted(LAW, f"{witness} is not traced", case)
+                found, traced = f"{witness} is not traced", f"{row.traced} traced"
+                return refuted(LAW, found, where, f"{count} {witness}", traced)
     last = rows[-1]
     missing = [x for x in ("stated", "compiled") if getattr(last, x) is None]
     counted = f"{last.traced} for {last.size} elements"

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from relaxjax.check._samples import drawer, noise_of
-from relaxjax.check._verdict import Counterexample, Verdict, refuted, spelled
+from relaxjax.check._verdict import Verdict, refuted, spelled
 from relaxjax.compression import Compressor
 
 
@@ -35,8 +35,8 @@ def linear(compressor: Compressor, size: int = 64) -> Verdict:
     if abs(summed - expected)[worst] > 1e-5 * np.abs(expected).max():
         where = {"input": "two gauss", "size": size, "seed": 0, "element": worst}
         seen = f"{spelled(summed[worst])} of the sum"
-        case = Counterexample(where, spelled(expected[worst]), seen)
-        return refuted("linear", "payloads do not add", case)
+        found = "payloads do not add"
+        return refuted("linear", found, where, expected[worst], seen)
     return Verdict("linear", True, "payloads add")
 
 
@@ -52,8 +52,7 @@ def deterministic(compressor: Compressor, size: int = 64) -> Verdict:
     for number, (first, again) in enumerate(pairs):
         if first.tobytes() != again.tobytes():
             where = {"input": "gauss", "size": size, "seed": 0, "payload leaf": number}
-            case = Counterexample(where, spelled(first), spelled(again))
-            return refuted(law, "it draws from elsewhere", case)
+            return refuted(law, "it draws from elsewhere", where, first, again)
     return Verdict(law, True, "equal payloads")
 
 
@@ -70,8 +69,8 @@ def from_payload(compressor: Compressor, size: int = 64) -> Verdict:
     if not np.array_equal(here, there):
         worst = int(np.abs(here - there).argmax())
         where = {"input": "gauss", "size": size, "seed": 0, "element": worst}
-        case = Counterexample(where, spelled(here[worst]), spelled(there[worst]))
-        return refuted(law, "it looks at noise.own, the sender's", case)
+        found = "it looks at noise.own, the sender's"
+        return refuted(law, found, where, here[worst], there[worst])
     return Verdict(law, True, "by receivers as by the sender")
 
 
@@ -88,18 +87,18 @@ def visible(compressor: Compressor) -> Verdict:
             x[element] = bad
             if np.isfinite(out := draw(x)).all():
                 where = {"input": f"ones and a {bad}", "size": size, "element": element}
-                case = Counterexample(where, "not all finite", spelled(out))
-                return refuted(law, "the compressor hides it", case)
+                found = "the compressor hides it"
+                return refuted(law, found, where, "not all finite", out)
     return Verdict(law, True, "NaN, inf and -inf")
 
 
 def empty(compressor: Compressor) -> Verdict:
     """An array without elements passes."""
-    out = drawer(compressor, 1)(np.zeros(0, np.float32))
+    law, out = "empty arrays", drawer(compressor, 1)(np.zeros(0, np.float32))
     if out.shape != (1, 0):
-        case = Counterexample({"size": 0}, "shape (0,)", f"shape {out.shape[1:]}")
-        return refuted("empty arrays", "another shape", case)
-    return Verdict("empty arrays", True, "pass")
+        seen = f"shape {out.shape[1:]}"
+        return refuted(law, "another shape", {"size": 0}, "shape (0,)", seen)
+    return Verdict(law, True, "pass")
 
 
 def sign_of_zero(compressor: Compressor) -> Verdict:
@@ -113,6 +112,6 @@ def sign_of_zero(compressor: Compressor) -> Verdict:
     out = draw(x)[0]
     if out[2] != np.abs(out[0]):
         where = {"input": spelled(x), "size": x.size, "element": 2}
-        case = Counterexample(where, f"+{np.abs(out[0]):.6g}", spelled(out[2]))
-        return refuted(law, "a zero is not sent as plus", case)
+        found, expected = "a zero is not sent as plus", f"+{np.abs(out[0]):.6g}"
+        return refuted(law, found, where, expected, out[2])
     return Verdict(law, True, "+, as the bit says")

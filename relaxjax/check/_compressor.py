@@ -18,13 +18,7 @@ import numpy as np
 
 from relaxjax.check import _codec_laws, _token_laws
 from relaxjax.check._samples import SIZES, decoded, drawer, inputs, noise_of, squared
-from relaxjax.check._verdict import (
-    Counterexample,
-    Verdict,
-    refuted,
-    spelled,
-    verdict_of,
-)
+from relaxjax.check._verdict import Verdict, refuted, spelled, verdict_of
 from relaxjax.compression import Compressor
 
 DRAWS = 1000
@@ -71,13 +65,12 @@ class _Case(NamedTuple):
         """Squared error of each draw."""
         return squared(self.out - self.x)
 
-    def against(self, expected: str, seen: str) -> Counterexample:
-        """This case as a counterexample."""
+    @property
+    def where(self) -> dict[str, Any]:
+        """What a counterexample says of this case."""
         where: dict[str, Any] = {"input": self.input, "size": self.size}
         where |= {"seed": 0, "draws": len(self.out)}
-        if self.size <= 8:
-            where["x"] = spelled(self.x)
-        return Counterexample(where, expected, seen)
+        return where | ({"x": spelled(self.x)} if self.size <= 8 else {})
 
 
 def compressor_laws(
@@ -130,15 +123,15 @@ def _finite(compressor: Compressor, cases: Sequence[_Case]) -> Verdict:
     law = "finite, of the size of x"
     dtype = decoded(compressor, jnp.ones(8), noise_of(compressor, 0)).dtype
     if dtype != jnp.float32:
-        case = Counterexample({"input": "ones", "size": 8}, "float32", str(dtype))
-        return refuted(law, "another dtype", case)
+        where = {"input": "ones", "size": 8}
+        return refuted(law, "another dtype", where, "float32", str(dtype))
     for case in cases:
         if case.out.shape[1:] != case.x.shape:
-            shape = f"shape {case.out.shape[1:]}"
-            return refuted(law, "another shape", case.against(f"{case.x.shape}", shape))
+            seen = f"shape {case.out.shape[1:]}"
+            return refuted(law, "another shape", case.where, f"{case.x.shape}", seen)
         if not np.isfinite(case.out).all():
-            seen = spelled(case.out[~np.isfinite(case.out)][:1])
-            return refuted(law, "not finite", case.against("finite numbers", seen))
+            seen = case.out[~np.isfinite(case.out)][:1]
+            return refuted(law, "not finite", case.where, "finite numbers", seen)
     return Verdict(law, True, f"{len(cases)} inputs")
 
 
@@ -152,17 +145,16 @@ def _unbiased(compressor: Compressor, cases: Sequence[_Case]) -> Verdict:
         return Verdict(law, None, "biased" if biased else largest)
     law = f"unbiased, U(omega), omega({cases[-1].size}) = {omega(cases[-1].size):.4g}"
     if biased:
-        return refuted(law, "biased", biased)
+        return refuted(law, "biased", *biased)
     for case in cases:
         bound = omega(case.size) * squared(case.x)
         if case.errors.mean() > bound * (1 + 1e-5) + case.slack:
-            expected = f"E |x^ - x|^2 <= {bound:.6g}"
-            seen = f"{case.errors.mean():.6g}"
-            return refuted(law, "more variance", case.against(expected, seen))
+            expected, seen = f"E |x^ - x|^2 <= {bound:.6g}", case.errors.mean()
+            return refuted(law, "more variance", case.where, expected, seen)
     return Verdict(law, True, largest)
 
 
-def _bias(case: _Case) -> Counterexample | None:
+def _bias(case: _Case) -> tuple[dict[str, Any], str, str] | None:
     """A case where the mean of the draws is farther from x than chance allows."""
     norm = np.sqrt(squared(case.x))
     count = len(case.out)
@@ -173,17 +165,15 @@ def _bias(case: _Case) -> Counterexample | None:
     mean = case.out.mean(axis=0)
     off = np.sqrt(squared(mean - case.x))
     if off > room:
-        return case.against(
-            f"a mean within {room:.4g} of x", f"{off:.4g} away, {spelled(mean)}"
-        )
+        seen = f"{off:.4g} away, {spelled(mean)}"
+        return case.where, f"a mean within {room:.4g} of x", seen
     if case.input != "gauss" or case.size < 64:
         return None
     along = case.out @ case.x / squared(case.x)
     width = _DEVIATIONS * along.std() / np.sqrt(count) + 1e-5
     if abs(along.mean() - 1) > width:
-        return case.against(
-            f"<x^, x> / |x|^2 = 1 within {width:.4g}", f"{along.mean():.6g}"
-        )
+        expected = f"<x^, x> / |x|^2 = 1 within {width:.4g}"
+        return case.where, expected, f"{along.mean():.6g}"
     return None
 
 
@@ -210,5 +200,5 @@ def _contraction(compressor: Compressor, cases: Sequence[_Case]) -> Verdict:
         if case.errors.mean() > bound * (1 + 1e-5) + case.slack:
             expected = f"E |x^ - x|^2 <= {bound:.6g}"
             seen = f"{case.errors.mean():.6g}, {spelled(case.out[0])}"
-            return refuted(law, "a larger error", case.against(expected, seen))
+            return refuted(law, "a larger error", case.where, expected, seen)
     return Verdict(law, True, found)

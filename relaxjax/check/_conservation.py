@@ -7,13 +7,16 @@ field claims that e = 0: what comes out is the mean. A compressor's feedback is 
 so in an all-reduce.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import Mesh
 
 from relaxjax.check._run import KINDS, WORKERS, flat, gradients, moments, residuals
-from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
+from relaxjax.check._verdict import Verdict, refuted, unclaimed, verdict_of
 from relaxjax.compression import NO_FEEDBACK, Compressor, error_feedback
 from relaxjax.gradients import all_reduce
 from relaxjax.workers import Emulation, emulate
@@ -49,24 +52,24 @@ def conserves(
             like = [e for e in waiting if e.shape[1] == np.size(total)]
             seen = out + sum(e.mean(axis=0) for e in like)
             if case := _difference(total, seen, kind, step):
-                if not claimed:
-                    return Verdict(LAW, None, f"not claimed; lost: {case}")
                 found = "it is lost" if waits else "lost, and no field `residual`"
-                return refuted(LAW, found, case)
+                failed = refuted(LAW, found, *case)
+                return failed if claimed else unclaimed(failed, "not claimed; lost")
     found = "out and residuals are what went in" if waits else "out is the mean"
     return Verdict(LAW, True if claimed else None, found)
 
 
 def _difference(
     total: np.ndarray, seen: np.ndarray, kind: str, step: int
-) -> Counterexample | None:
+) -> tuple[Mapping[str, Any], float, float] | None:
+    """Where the sums differ, what was expected there, and what is seen."""
     off = np.abs(seen - total)
     worst = int(np.nan_to_num(off, nan=np.inf).argmax())
     if off[worst] <= _TOLERANCE * max(1.0, np.abs(total).max()):
         return None
-    where = {"gradients": kind, "seed": 1, "workers": WORKERS, "step": step}
-    where["element"] = worst
-    return Counterexample(where, f"{total[worst]:.6g}", f"{seen[worst]:.6g}")
+    where = {"gradients": kind, "seed": 1, "workers": WORKERS}
+    where |= {"step": step, "element": worst}
+    return where, total[worst], seen[worst]
 
 
 def feedback_laws(compressor: Compressor) -> tuple[Verdict, ...]:

@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 
 from relaxjax.check._conservation import LAW, conserves
 from relaxjax.check._run import WORKERS, flat, gradients, moments, start
-from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
+from relaxjax.check._verdict import Verdict, refuted, unclaimed, verdict_of
 from relaxjax.workers import Emulation, emulate, spread
 
 Make = Callable[
@@ -80,8 +80,8 @@ def _same(make: Make, claimed: bool) -> Verdict:
             worst = int(np.ptp(updates, axis=0).argmax())
             where = {"gradients": "gauss", "workers": WORKERS, "step": step}
             seen = " ".join(f"{x:.6g}" for x in updates[:, worst])
-            case = Counterexample({**where, "element": worst}, "one value", seen)
-            return refuted(law, f"they differ by {apart:.4g}", case)
+            found = f"they differ by {apart:.4g}"
+            return refuted(law, found, where | {"element": worst}, "one value", seen)
     return Verdict(law, True if claimed else None, "equal on all workers, to the bit")
 
 
@@ -94,10 +94,9 @@ def _alone(make: Make, claimed: bool) -> Verdict:
         worst = int(np.abs(x - y).argmax())
         if abs(x - y)[worst] > _TOLERANCE:
             where = {"gradients": "gauss", "workers": 1, "step": step, "element": worst}
-            case = Counterexample(where, f"{x[worst]:.6g}", f"{y[worst]:.6g}")
-            if claimed:
-                return refuted(law, "other steps than the optimizer's", case)
-            return Verdict(law, None, f"not the plain optimizer: {case}")
+            words = "other steps than the optimizer's"
+            failed = refuted(law, words, where, x[worst], y[worst])
+            return failed if claimed else unclaimed(failed, "not the plain optimizer")
     return Verdict(law, True if claimed else None, "the plain optimizer's steps")
 
 
@@ -123,8 +122,7 @@ def _on_devices(make: Make, mesh: Mesh | Emulation | None) -> Verdict:
             where = {"gradients": "gauss", "workers": n, "step": step}
             where |= {"worker": worker, "element": element}
             expected = f"{x[worst]:.6g} as emulated"
-            case = Counterexample(where, expected, f"{y[worst]:.6g}")
-            return refuted(law, "another result", case)
+            return refuted(law, "another result", where, expected, y[worst])
     return Verdict(law, True, f"the same models, {n} workers")
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from relaxjax import activations
-from relaxjax.check._verdict import Counterexample, Verdict, refuted, spelled
+from relaxjax.check._verdict import Verdict, refuted
 from relaxjax.compression import NO_FEEDBACK, Compressor
 
 LAW = "tokens of activations"
@@ -52,5 +52,4 @@ def _bytes(gather: Callable[..., jax.Array], bare: Compressor) -> Verdict:
 
 def _refuted(found: str, expected: object, seen: object) -> Verdict:
     where = {"input": "gauss", "workers": 2, "tokens": 3, "width": 40, "seed": 0}
-    texts = [x if isinstance(x, str) else spelled(x) for x in (expected, seen)]
-    return refuted(LAW, found, Counterexample(where, *texts))
+    return refuted(LAW, found, where, expected, seen)

@@ -12,13 +12,7 @@ import optax
 
 from relaxjax.check._run import flat, moments
 from relaxjax.check._subjects import CLAIMS
-from relaxjax.check._verdict import (
-    Counterexample,
-    Verdict,
-    refuted,
-    spelled,
-    verdict_of,
-)
+from relaxjax.check._verdict import Verdict, refuted, spelled, unclaimed, verdict_of
 from relaxjax.decentralized import gossip
 from relaxjax.topology import Topology
 from relaxjax.workers import emulate
@@ -77,15 +71,14 @@ def _for_all(
             graph = make(n)
         except ValueError as error:
             if n == WORKERS:
-                case = Counterexample({"workers": n}, "a topology", str(error))
-                return refuted(law, "it was refused", case)
+                where, found = {"workers": n}, "it was refused"
+                return refuted(law, found, where, "a topology", str(error))
             refused.append(str(n))
             continue
         shape = (graph.period, n, n)
         if graph.matrices.shape != shape or not graph.period:
-            seen = f"{graph.matrices.shape}"
-            case = Counterexample({"workers": n}, f"matrices {shape}", seen)
-            return refuted(law, "another shape", case)
+            expected, seen = f"matrices {shape}", f"{graph.matrices.shape}"
+            return refuted(law, "another shape", {"workers": n}, expected, seen)
         graphs.append(graph)
     found = f"{', '.join(str(g.n) for g in graphs)} workers"
     refusals = f"; refuses {', '.join(refused)}" if refused else ""
@@ -93,15 +86,15 @@ def _for_all(
 
 
 def _weights(graphs: Sequence[Topology]) -> Verdict:
+    expected = "finite and 0 or more"
     for graph in graphs:
         bad = ~(np.isfinite(graph.matrices) & (graph.matrices >= 0))
         if bad.any():
             step, i, j = map(int, np.argwhere(bad)[0])
             where = {"workers": graph.n, "round": step, "row": i, "column": j}
-            seen = f"{graph.matrices[step, i, j]:.6g}"
-            case = Counterexample(where, "finite and 0 or more", seen)
-            return refuted("weights", "a bad weight", case)
-    return Verdict("weights", True, "finite and 0 or more")
+            seen = graph.matrices[step, i, j]
+            return refuted("weights", "a bad weight", where, expected, seen)
+    return Verdict("weights", True, expected)
 
 
 def _sums(graphs: Sequence[Topology], kind: str, claimed: bool) -> Verdict:
@@ -115,10 +108,8 @@ def _sums(graphs: Sequence[Topology], kind: str, claimed: bool) -> Verdict:
             w = graph.matrices[step]
             weights = w[index] if kind == "row" else w[:, index]
             seen = f"{sums[step, index]:.6g}, of {spelled(weights)}"
-            case = Counterexample(where, "1", seen)
-            if claimed:
-                return refuted(law, "they do not", case)
-            return Verdict(law, None, f"not claimed: {case}")
+            failed = refuted(law, "they do not", where, "1", seen)
+            return failed if claimed else unclaimed(failed, "not claimed")
     return Verdict(law, True if claimed else None, "in every round")
 
 
@@ -137,8 +128,8 @@ def _gap(graphs: Sequence[Topology]) -> Verdict:
         if apart.size:
             why = f"worker {apart[0][0]} never hears of {apart[0][1]}"
         where = {"workers": graph.n, "period": graph.period}
-        case = Counterexample(where, "a spectral gap above 0", f"{gap:.4g}: {why}")
-        return refuted(law, "no agreement", case)
+        expected, seen = "a spectral gap above 0", f"{gap:.4g}: {why}"
+        return refuted(law, "no agreement", where, expected, seen)
     last = graphs[-1]
     period = f"in a period of {last.period}, {last.n} workers"
     return Verdict(law, True, f"gap {last.spectral_gap():.4g} {period}")
@@ -154,14 +145,13 @@ def _messages(graphs: Sequence[Topology]) -> Verdict:
                 sources, targets = zip(*message.pairs, strict=True)
                 if len(set(sources)) < len(sources) or len(set(targets)) < len(targets):
                     expected, seen = "one message from and to each", str(message.pairs)
-                    case = Counterexample(where, expected, seen)
-                    return refuted(law, "not a permutation", case)
+                    return refuted(law, "not a permutation", where, expected, seen)
                 carried[list(targets), list(sources)] += message.weights[list(targets)]
             if np.abs(carried - w).max() > _TOLERANCE:
                 i, j = map(int, np.argwhere(np.abs(carried - w) > _TOLERANCE)[0])
                 where |= {"row": i, "column": j}
-                case = Counterexample(where, f"{w[i, j]:.6g}", f"{carried[i, j]:.6g}")
-                return refuted(law, "they do not carry W", case)
+                found = "they do not carry W"
+                return refuted(law, found, where, w[i, j], carried[i, j])
     last = graphs[-1]
     return Verdict(law, True, f"{last.degree} a round at most, {last.n} workers")
 
@@ -183,6 +173,5 @@ def _gossip(graphs: Sequence[Topology], claims: Collection[str]) -> Verdict:
             worker, element = map(int, np.unravel_index(off.argmax(), off.shape))
             where = {"workers": n, "seed": 2, "step": step, "worker": worker}
             expected, seen = x[worker, element], params[worker, element]
-            case = Counterexample(where, f"{expected:.6g}", f"{seen:.6g}")
-            return refuted(law, "another mean", case)
+            return refuted(law, "another mean", where, expected, seen)
     return Verdict(law, True, f"over {steps} steps, {n} workers")

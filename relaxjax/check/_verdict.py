@@ -45,9 +45,17 @@ class Verdict(NamedTuple):
     counterexample: Counterexample | None = None
 
 
-def refuted(law: str, found: str, case: Counterexample) -> Verdict:
-    """The verdict on a law that fails."""
-    return Verdict(law, False, found, case)
+def refuted(
+    law: str, found: str, where: Mapping[str, Any], expected: Any, seen: Any
+) -> Verdict:
+    """The verdict on a law that fails; what is no text is spelled as numbers."""
+    texts = (x if isinstance(x, str) else spelled(x) for x in (expected, seen))
+    return Verdict(law, False, found, Counterexample(where, *texts))
+
+
+def unclaimed(failed: Verdict, words: str) -> Verdict:
+    """What is reported of a law that fails where nobody has claimed it."""
+    return Verdict(failed.law, None, f"{words}: {failed.counterexample}")
 
 
 def verdict_of(law: str, check: Callable[[], Verdict]) -> Verdict:
@@ -57,7 +65,7 @@ def verdict_of(law: str, check: Callable[[], Verdict]) -> Verdict:
     except (Exception, SystemExit) as error:  # whatever the user's code raises
         lines = str(error).strip().splitlines()
         seen = f"{type(error).__name__}: {lines[0] if lines else ''}"
-        return refuted(law, "it raised", Counterexample({}, "a result", seen))
+        return refuted(law, "it raised", {}, "a result", seen)
 
 
 def spelled(values: Any) -> str:

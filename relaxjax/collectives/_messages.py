@@ -98,9 +98,10 @@ def distribute(rows: jax.Array, name: str) -> jax.Array:
     Under `jax.vmap`, JAX (0.10) adds axes to rows that do not depend on the worker,
     such as zeros of an unused parameter: there the rows are made to depend on it.
     """
+    sent = to_wire(rows)
     if not on_devices(name):
-        rows = jnp.where(lax.axis_index(name) >= 0, rows, jnp.zeros_like(rows))
-    return lax.all_to_all(rows, name, split_axis=0, concat_axis=0)
+        sent = jnp.where(lax.axis_index(name) >= 0, sent, jnp.zeros_like(sent))
+    return from_wire(lax.all_to_all(sent, name, 0, 0), rows.dtype)
 
 
 def copy_known_equal(x: jax.Array, name: str, source: int) -> jax.Array:

@@ -24,10 +24,9 @@ from relaxjax._core._axis import AxisName, tracks_vma
 from relaxjax.collectives._messages import (
     chunks_of,
     for_each_axis,
-    from_wire,
     gather,
     nothing_to_send,
-    to_wire,
+    send,
 )
 from relaxjax.collectives._rounding import add_rounding_once
 
@@ -97,15 +96,12 @@ def one_ring(x: jax.Array, name: str, step: int = 1, add: Add = _add) -> jax.Arr
     onwards = [(k, (k + step) % n) for k in range(n)]
     chunks = chunks_of(x, n)
 
-    def from_behind(block):
-        return from_wire(lax.ppermute(to_wire(block), name, onwards), x.dtype)
-
     def chunk(k):
         return lax.dynamic_index_in_dim(chunks, k % n, keepdims=False)
 
     p = chunk(i - step)
     for s in range(n - 1):
-        p = add(from_behind(p), s + 1, chunk(i - step * (s + 2)))
+        p = add(send(p, name, onwards), s + 1, chunk(i - step * (s + 2)))
 
     if tracks_vma(name):  # only this form is known to be equal on all workers
         summed = gather(p, name)
@@ -113,7 +109,7 @@ def one_ring(x: jax.Array, name: str, step: int = 1, add: Add = _add) -> jax.Arr
         # In the memory of the chunks, which are all replaced.
         summed = lax.dynamic_update_index_in_dim(chunks, p, i, 0)
         for s in range(n - 1):
-            p = from_behind(p)
+            p = send(p, name, onwards)
             k = (i - step * (s + 1)) % n
             summed = lax.dynamic_update_index_in_dim(summed, p, k, 0)
     return summed.ravel()[: x.size].reshape(x.shape)

@@ -17,14 +17,7 @@ import jax
 from jax import lax
 
 from relaxjax._core._axis import AxisName
-from relaxjax.collectives._messages import (
-    chunks_of,
-    distribute,
-    for_each_axis,
-    from_wire,
-    gather,
-    to_wire,
-)
+from relaxjax.collectives._messages import chunks_of, distribute, for_each_axis, gather
 from relaxjax.collectives._rounding import sum_rounding_once
 
 
@@ -87,8 +80,7 @@ def scatter_reduce(x: jax.Array, name: str) -> jax.Array:
 
 def chunk_of_all(x: jax.Array, name: str) -> jax.Array:
     """Chunk i of every worker, at worker i."""
-    chunks = to_wire(chunks_of(x, lax.axis_size(name)))
-    return from_wire(distribute(chunks, name), x.dtype)
+    return distribute(chunks_of(x, lax.axis_size(name)), name)
 
 
 def gather_chunks(chunk: jax.Array, name: str, like: jax.Array) -> jax.Array:

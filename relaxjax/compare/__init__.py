@@ -5,8 +5,8 @@ from relaxjax._core._lazy import door
 __getattr__, __dir__, __all__ = door(
     __name__,
     {
-        "_results": "Results",
-        "_study": "Study",
+        "page._results": "Results",
+        "study._study": "Study",
     },
-    shared={"_identity": "start task_digest"},
+    shared={"study._identity": "start task_digest"},
 )

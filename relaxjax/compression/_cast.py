@@ -28,12 +28,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax.compression._blocks import (
-    BlockPayload,
-    blocks_of,
-    check_block_size,
-    flat_of,
-)
+from relaxjax.compression._blocks import BlockPayload, Blocks, checked_blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._scaling import over_largest
 
@@ -84,9 +79,9 @@ def cast(dtype: Any, *, block_size: int | None = 128) -> Compressor:
     """
     with suppress(TypeError):  # a name that NumPy does not know is refused below
         dtype = jnp.dtype(dtype)
-    check_block_size(block_size, "cast")
+    blocks = checked_blocks(block_size, "cast")
     if dtype == jnp.float8_e4m3fn:
-        return _scaled(block_size)
+        return _scaled(blocks)
     if dtype == jnp.bfloat16:
         return _plain(dtype, Law(delta=lambda d: 1 - 2.0**-16))
     if dtype == jnp.float16:
@@ -110,20 +105,20 @@ def _plain(target: jnp.dtype, law: Law) -> Compressor:
     return Compressor(f"cast_{target.name}", compress, decompress, law)
 
 
-def _scaled(block_size: int | None) -> Compressor:
+def _scaled(blocks: Blocks) -> Compressor:
     def compress(x, noise):
-        y, most = over_largest(blocks_of(x, block_size))
+        y, most = over_largest(blocks.of(x))
         scaled = flat_of((y * _MAX).astype(jnp.float8_e4m3fn), x.size)
         return BlockPayload(_bits(scaled, jnp.uint8), most[:, 0])
 
     def decompress(payload, size, noise):
         values = jax.lax.bitcast_convert_type(payload.codes, jnp.float8_e4m3fn)
         # The constant after the padding: XLA then folds it into the scale.
-        units = blocks_of(values.astype(jnp.float32), block_size) * (1 / _MAX)
+        units = blocks.of(values.astype(jnp.float32)) * (1 / _MAX)
         return flat_of(units * payload.scale[:, None], size)
 
     def delta(d: int) -> float:
-        n = max(1, min(d, block_size or d)) - 1
+        n = blocks.width(d) - 1
         return 1 - max(n / (784 + 289 * n), n / (_MAX**2 * 2**20 + n))
 
     return Compressor("cast_float8_e4m3fn", compress, decompress, Law(delta=delta))

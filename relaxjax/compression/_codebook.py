@@ -25,12 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax.compression._bits import check_bits, pack, unpack
-from relaxjax.compression._blocks import (
-    block_counts,
-    blocks_of,
-    check_block_size,
-    flat_of,
-)
+from relaxjax.compression._blocks import checked_blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._scaling import over, over_largest
 
@@ -67,19 +62,19 @@ def codebook(bits: int, *, block_size: int | None = None) -> Compressor:
       -4.0 -4.0
     """
     check_bits(bits, "codebook")
-    check_block_size(block_size, "codebook")
+    blocks = checked_blocks(block_size, "codebook")
     bins = 2**bits
 
     def compress(x, noise):
-        y, most = over_largest(blocks_of(x, block_size))
-        counts = jnp.asarray(block_counts(x.size, block_size))
+        y, most = over_largest(blocks.of(x))
+        counts = jnp.asarray(blocks.counts(x.size))
         k = flat_of(_buckets(y, counts, bins), x.size)
         sums, counts = _totals(flat_of(y, x.size), k, y.shape, bins)
         values = sums / jnp.maximum(counts, 1) * most
         return CodebookPayload(pack(k.astype(jnp.uint8), bits), values)
 
     def decompress(payload, size, noise):
-        k = blocks_of(unpack(payload.codes, bits, size), block_size)
+        k = blocks.of(unpack(payload.codes, bits, size))
         values = jnp.take_along_axis(payload.values, k.astype(jnp.int32), axis=-1)
         return flat_of(values, size)
 

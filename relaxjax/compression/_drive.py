@@ -30,14 +30,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from relaxjax._core._checks import is_whole
 from relaxjax._core._random import bits as random_bits
 from relaxjax.compression._bits import pack, unpack
-from relaxjax.compression._blocks import (
-    BlockPayload,
-    blocks_of,
-    check_power_of_two,
-    flat_of,
-)
+from relaxjax.compression._blocks import BlockPayload, Blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._scaling import over, over_largest, saturated
 
@@ -104,7 +100,7 @@ def _rotated(name: str, block_size: int, scale, law: Law) -> Compressor:
 
     def compress(x, noise):
         whole = jnp.pad(x, (0, -x.size % width(x.size)))
-        y, most = over_largest(blocks_of(whole, width(x.size)))
+        y, most = over_largest(Blocks(width(x.size)).of(whole))
         y = hadamard(y * flips(y.shape, noise))
         positive = pack((y >= 0).astype(jnp.uint8), 1)
         most = most[:, 0]
@@ -117,6 +113,12 @@ def _rotated(name: str, block_size: int, scale, law: Law) -> Compressor:
         return flat_of(signs * payload.scale[:, None], size)
 
     return Compressor(name, compress, decompress, law, random=True)
+
+
+def check_power_of_two(block_size: int, caller: str) -> None:
+    """Refuses other sizes of blocks, which a Hadamard matrix cannot turn."""
+    if not is_whole(block_size) or block_size < 1 or block_size & (block_size - 1):
+        raise ValueError(f"{caller}: block_size={block_size!r} must be a power of two")
 
 
 def hadamard(y: jax.Array) -> jax.Array:

@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._core._extremes import extremes
-from relaxjax.compression._blocks import blocks_of, check_block_size, flat_of
+from relaxjax.compression._blocks import checked_blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._scaling import over
 
@@ -60,10 +60,10 @@ def min_max_uint8(*, block_size: int | None = None) -> Compressor:
       >>> print(codes)
       [  0  85 127 255]
     """
-    check_block_size(block_size, "min_max_uint8")
+    cut = checked_blocks(block_size, "min_max_uint8")
 
     def compress(x, noise):
-        blocks = blocks_of(x, block_size, edge=True)
+        blocks = cut.of(x, edge=True)
         low, high = extremes(blocks, -1, keepdims=True)
         most, scale, lowest = _grid(low, high)
         q = jnp.rint(over(blocks, most) * scale) - lowest
@@ -72,11 +72,11 @@ def min_max_uint8(*, block_size: int | None = None) -> Compressor:
 
     def decompress(payload, size, noise):
         most, scale, lowest = _grid(payload.low[:, None], payload.high[:, None])
-        q = blocks_of(payload.codes, block_size).astype(jnp.float32)
+        q = cut.of(payload.codes).astype(jnp.float32)
         return flat_of((q + lowest) / scale * most, size)
 
     def delta(d: int) -> float:
-        b = max(1, min(d, block_size or d))
+        b = cut.width(d)
         lost = math.sqrt(b / (2 * 255**2 + b - 2)) + 2.0**-20 * math.sqrt(b)
         return max(0.0, 1 - lost**2)
 

@@ -25,13 +25,7 @@ import jax.numpy as jnp
 
 from relaxjax._core._random import bits as random_bits
 from relaxjax.compression._bits import pack, unpack
-from relaxjax.compression._blocks import (
-    BlockPayload,
-    blocks_of,
-    check_block_size,
-    flat_of,
-    rescaled,
-)
+from relaxjax.compression._blocks import BlockPayload, checked_blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._qsgd import check_levels, times_over_norm
 
@@ -104,13 +98,13 @@ def dithering(
       [ 0. -4.  0.]
     """
     check_levels(levels, "dithering", 120)
-    check_block_size(block_size, "dithering")
+    blocks = checked_blocks(block_size, "dithering")
     if p not in (1, 2, math.inf):
         raise ValueError(f"dithering: p={p} must be 1, 2 or math.inf")
     width = (2 * levels).bit_length()
 
     def compress(x, noise):
-        y, norm = times_over_norm(blocks_of(x, block_size), 1, p)
+        y, norm = times_over_norm(blocks.of(x), 1, p)
         drawn = random_bits(noise.own, y.size).reshape(y.shape)
         level = _level(jnp.abs(y), drawn, levels)
         codes = jnp.where(y < 0, levels - level, levels + level)
@@ -122,7 +116,7 @@ def dithering(
         power = (jnp.abs(codes) - levels + _BIAS) << _MANTISSA
         value = jax.lax.bitcast_convert_type(power, jnp.float32)
         value = value * jnp.sign(codes).astype(jnp.float32)
-        return rescaled(value, payload.scale, block_size)
+        return blocks.rescaled(value, payload.scale)
 
     def omega(d: int) -> float:
         z = min(d, block_size or d) ** (1 / min(p, 2)) * 2.0 ** (1 - levels)

@@ -23,13 +23,7 @@ import numpy as np
 from relaxjax._core._checks import is_whole
 from relaxjax._core._extremes import largest
 from relaxjax.compression._bits import pack, unpack
-from relaxjax.compression._blocks import (
-    BlockPayload,
-    blocks_of,
-    check_block_size,
-    flat_of,
-    rescaled,
-)
+from relaxjax.compression._blocks import BlockPayload, checked_blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._quantize import round_at_random
 from relaxjax.compression._scaling import over, over_largest, saturated
@@ -56,19 +50,19 @@ def qsgd(levels: int, *, block_size: int | None = 128) -> Compressor:
       [ 3.  0. -4.]
     """
     check_levels(levels, "qsgd", 32767)
-    check_block_size(block_size, "qsgd")
+    blocks = checked_blocks(block_size, "qsgd")
     width = (2 * levels).bit_length()
     step = np.float32(1 / levels)
 
     def compress(x, noise):
-        y, norm = times_over_norm(blocks_of(x, block_size), levels)
+        y, norm = times_over_norm(blocks.of(x), levels)
         xi = jnp.clip(round_at_random(y, noise.own), -levels, levels)
         codes = flat_of(xi + levels, x.size).astype(jnp.uint32)
         return BlockPayload(pack(codes, width), norm[:, 0])
 
     def decompress(payload, size, noise):
         xi = unpack(payload.codes, width, size).astype(jnp.float32) - levels
-        return rescaled(xi * step, payload.scale, block_size)
+        return blocks.rescaled(xi * step, payload.scale)
 
     def omega(d: int) -> float:
         b = min(d, block_size or d)

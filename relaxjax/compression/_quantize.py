@@ -31,13 +31,7 @@ import numpy as np
 
 from relaxjax._core._random import uniform
 from relaxjax.compression._bits import check_bits, pack, unpack
-from relaxjax.compression._blocks import (
-    BlockPayload,
-    blocks_of,
-    check_block_size,
-    flat_of,
-    rescaled,
-)
+from relaxjax.compression._blocks import BlockPayload, checked_blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._scaling import over_largest
 
@@ -67,12 +61,12 @@ def quantize(
       [ 7. -2.  0.]
     """
     check_bits(bits, "quantize")
-    check_block_size(block_size, "quantize")
+    blocks = checked_blocks(block_size, "quantize")
     levels = 2 ** (bits - 1) - 1
     step = np.float32(1 / levels)
 
     def compress(x, noise):
-        y, most = over_largest(blocks_of(x, block_size))
+        y, most = over_largest(blocks.of(x))
         y = y * levels
         q = round_at_random(y, noise.own) if stochastic_rounding else jnp.rint(y)
         codes = flat_of(q + levels, x.size).astype(jnp.uint8)
@@ -80,10 +74,10 @@ def quantize(
 
     def decompress(payload, size, noise):
         q = unpack(payload.codes, bits, size).astype(jnp.float32) - levels
-        return rescaled(q * step, payload.scale, block_size)
+        return blocks.rescaled(q * step, payload.scale)
 
     def others(d: int) -> int:
-        return max(1, min(d, block_size or d)) - 1
+        return blocks.width(d) - 1
 
     if stochastic_rounding:
         law = Law(omega=lambda d: (math.sqrt(1 + others(d) / levels**2) - 1) / 2)

@@ -21,8 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._core._checks import check_type
-from relaxjax.compression._blocks import check_power_of_two
-from relaxjax.compression._drive import hadamard
+from relaxjax.compression._drive import check_power_of_two, hadamard
 from relaxjax.compression._protocol import NO_FEEDBACK, Compressor, Law
 from relaxjax.compression._scaling import over_largest
 

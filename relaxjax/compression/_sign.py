@@ -12,13 +12,7 @@ Cost: d / 8 bytes and 4 for each block.
 import jax.numpy as jnp
 
 from relaxjax.compression._bits import pack, unpack
-from relaxjax.compression._blocks import (
-    BlockPayload,
-    block_counts,
-    blocks_of,
-    check_block_size,
-    rescaled,
-)
+from relaxjax.compression._blocks import BlockPayload, checked_blocks
 from relaxjax.compression._protocol import Compressor, Law
 
 
@@ -40,17 +34,17 @@ def sign(*, block_size: int | None = None) -> Compressor:
       >>> print(compression.roundtrip(compression.sign(), jnp.array([1.0, 0.0, -5.0])))
       [ 2.  2. -2.]
     """
-    check_block_size(block_size, "sign", multiple=8)
+    blocks = checked_blocks(block_size, "sign", multiple=8)
 
     def compress(x, noise):
-        counts = jnp.asarray(block_counts(x.size, block_size), jnp.float32)
-        magnitudes = jnp.abs(blocks_of(x, block_size)) / counts[:, None]
+        counts = jnp.asarray(blocks.counts(x.size), jnp.float32)
+        magnitudes = jnp.abs(blocks.of(x)) / counts[:, None]
         positive = pack((x >= 0).astype(jnp.uint8), 1)
         return BlockPayload(positive, jnp.sum(magnitudes, axis=-1))
 
     def decompress(payload, size, noise):
         signs = unpack(payload.codes, 1, size).astype(jnp.float32) * 2 - 1
-        return rescaled(signs, payload.scale, block_size)
+        return blocks.rescaled(signs, payload.scale)
 
-    law = Law(delta=lambda d: 1 / max(1, min(d, block_size or d)))
+    law = Law(delta=lambda d: 1 / blocks.width(d))
     return Compressor("sign", compress, decompress, law)

@@ -19,13 +19,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from relaxjax.compression._blocks import (
-    BlockPayload,
-    blocks_of,
-    check_block_size,
-    flat_of,
-    rescaled,
-)
+from relaxjax.compression._blocks import BlockPayload, checked_blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._quantize import round_at_random
 from relaxjax.compression._scaling import once_on_cpu, over_largest
@@ -52,19 +46,19 @@ def tern_grad(*, block_size: int | None = None) -> Compressor:
       >>> print(compression.roundtrip(compression.tern_grad(), x, key=0))
       [ 3.  0. -3.]
     """
-    check_block_size(block_size, "tern_grad")
+    blocks = checked_blocks(block_size, "tern_grad")
 
     def compress(x, noise):
-        y, most = over_largest(blocks_of(x, block_size))
+        y, most = over_largest(blocks.of(x))
         digits = flat_of(round_at_random(y, noise.own) + 1, x.size)
         digits = once_on_cpu(digits.astype(jnp.uint8))  # a fused sum is no vector
         return BlockPayload(_pack(digits), most[:, 0])
 
     def decompress(payload, size, noise):
-        return rescaled(_unpack(payload.codes, size) - 1, payload.scale, block_size)
+        return blocks.rescaled(_unpack(payload.codes, size) - 1, payload.scale)
 
     def omega(d: int) -> float:
-        return (math.sqrt(max(1, min(d, block_size or d))) - 1) / 2
+        return (math.sqrt(blocks.width(d)) - 1) / 2
 
     return Compressor("tern_grad", compress, decompress, Law(omega=omega), random=True)
 

@@ -25,12 +25,7 @@ import jax.numpy as jnp
 
 from relaxjax._core._checks import require_known
 from relaxjax.compression._bits import pack, unpack, width_below
-from relaxjax.compression._blocks import (
-    block_width,
-    blocks_of,
-    check_block_size,
-    flat_of,
-)
+from relaxjax.compression._blocks import checked_blocks, flat_of
 from relaxjax.compression._cast import identity
 from relaxjax.compression._protocol import NO_FEEDBACK, Compressor, Law, contractive
 
@@ -74,18 +69,18 @@ def top_k(
       [ 0. -5.  2.  0.]
     """
     check_density(density, "top_k")
-    check_block_size(block_size, "top_k")
+    cut = checked_blocks(block_size, "top_k")
     inner = _compressor_of(values)
     inner_delta = inner.law.delta
     assert inner_delta is not None  # a contraction
 
     def counts(d: int) -> tuple[int, int]:
         """Number of blocks of d elements, and k."""
-        width = block_width(d, block_size)
+        width = cut.width(d)
         return -(-d // width), max(1, count_of(density, width))
 
     def compress(x, noise):
-        blocks = blocks_of(x, block_size)
+        blocks = cut.of(x)
         width = blocks.shape[-1]
         # By floats: the same selection by integer keys is 30 times slower on CPU.
         _, indices = jax.lax.top_k(jnp.abs(blocks), counts(x.size)[1])
@@ -94,7 +89,7 @@ def top_k(
         return TopKPayload(inner.compress(chosen.ravel(), noise), packed)
 
     def decompress(payload, size, noise):
-        (rows, k), width = counts(size), block_width(size, block_size)
+        (rows, k), width = counts(size), cut.width(size)
         chosen = inner.decompress(payload.values, rows * k, noise).reshape(rows, k)
         indices = unpack(payload.indices, width_below(width), rows * k).reshape(rows, k)
         row = jnp.arange(rows)[:, None]
@@ -103,7 +98,7 @@ def top_k(
 
     def delta(d):
         rows, k = counts(d)
-        return inner_delta(rows * k) * k / block_width(d, block_size)
+        return inner_delta(rows * k) * k / cut.width(d)
 
     name = "top_k" if values is None else f"top_k of {values.name}"
     law = Law(delta=delta)

@@ -103,25 +103,20 @@ def join(
     if job is None:
         return _alone(ids)
     _require_first()
-    members = _met(job, ids, wait)
-    _start(job, members, until - time.monotonic())
-    hosts = Hosts(job.process_id, members, open_store(), job.address)
-    atexit.register(_at_the_end(hosts))
-    return hosts
-
-
-def _met(job: Job, devices: Sequence[int] | None, wait: float) -> tuple[Member, ...]:
-    """All processes, when they have met."""
-    return rendezvous(
+    members = rendezvous(
         *job[:3],
         versions=versions(),
         wait=wait,
         token=os.environ.get(TOKEN, ""),
         bind=os.environ.get(BIND) or None,
-        devices=devices,
+        devices=ids,
         sees=seen(os.environ)[:_SEEN],
         layout=job.layout,
     )
+    _start(job, members, until - time.monotonic())
+    hosts = Hosts(job.process_id, members, open_store(), job.address)
+    atexit.register(_at_the_end(hosts))
+    return hosts
 
 
 def _start(job: Job, members: Sequence[Member], left: float) -> None:

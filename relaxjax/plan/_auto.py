@@ -128,10 +128,8 @@ def verify(
     tried = [row for row in found.rows if row.label in found.allowed][:top]
     tried += [row for row in found.rows if row.label == "all_reduce"]
     tried += [found.choice]
-    measured = {row.label: row for row in tried}
-    measured = {
-        label: replace(row, measured=seconds_of(row)) for label, row in measured.items()
-    }
+    once = {row.label: row for row in tried}
+    measured = {k: replace(row, measured=seconds_of(row)) for k, row in once.items()}
     rows = [measured.get(row.label, row) for row in found.rows]
     may = [label for label in measured if label in found.allowed]
     return ranking(rows, found.criterion, may, found.inputs)

@@ -14,6 +14,7 @@ explain is its `error`. All seconds are medians, of calls that are waited for.
 Cost: a few seconds; two programs for each size and axis.
 """
 
+import functools
 import statistics
 import timeit
 from collections.abc import Callable, Sequence
@@ -98,10 +99,7 @@ def measure(
     network = Network(workers=int(np.prod(counts)), per_host=per_host)
     outer = network if per_host == 1 else Network(workers=counts[0])
 
-    def seconds(
-        operation: Callable[[jax.Array], jax.Array], name: str
-    ) -> list[tuple[int, float]]:
-        return _points(workers.mesh, operation, name, sizes, rounds)
+    seconds = functools.partial(_points, workers.mesh, sizes, rounds)
 
     def sends(name: str, per_link: int) -> Fit:
         count = workers.mesh.shape[name]
@@ -162,10 +160,10 @@ def step_seconds(
 
 def _points(
     mesh: Any,
-    operation: Callable[[jax.Array], jax.Array],
-    name: str,
     sizes: Sequence[int],
     rounds: int,
+    operation: Callable[[jax.Array], jax.Array],
+    name: str,
 ) -> list[tuple[int, float]]:
     """(bytes, seconds) of an operation on a float32 array at each worker of an axis."""
 

@@ -1,8 +1,11 @@
 """A round as its weights that are not 0, as large as its links."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from relaxjax._core._checks import is_whole
 
 TOLERANCE = 1e-6
 
@@ -74,6 +77,21 @@ def summed(
     total = np.bincount(place, weights, len(pairs))
     there = total != 0
     return Links(pairs[there] // n, pairs[there] % n, total[there])
+
+
+def require_links(n: Any, rounds: Any) -> None:
+    """Refuses what are no links of some rounds of n workers.
+
+    Raises:
+      TypeError: `n` is no number of workers, or `rounds` are not links.
+    """
+    given = isinstance(rounds, Sequence) and set(map(type, rounds))
+    if given != {Links} or not is_whole(n) or n < 1:
+        raise TypeError(
+            f"Topology: n={n!r:.60} must be a whole number, 1 or more, and "
+            f"rounds={rounds!r:.60} the Links of one round or more: "
+            "relaxjax.topology.from_matrix(w, name=...) makes both of weights"
+        )
 
 
 def rounds_of(caller: str, w: Any) -> list[np.ndarray]:

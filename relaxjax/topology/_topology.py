@@ -20,10 +20,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from relaxjax._core._checks import is_whole
 from relaxjax._core.foreign._folders import local_path
 from relaxjax.topology._coloring import colored
-from relaxjax.topology._links import Links, are_ones, of_matrix, rounds_of
+from relaxjax.topology._links import (
+    Links,
+    are_ones,
+    of_matrix,
+    require_links,
+    rounds_of,
+)
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -62,13 +67,7 @@ class Topology:
         Raises:
           TypeError: `n` is no number of workers, or `rounds` are not links.
         """
-        given = isinstance(self.rounds, Sequence) and set(map(type, self.rounds))
-        if given != {Links} or not is_whole(self.n) or self.n < 1:
-            raise TypeError(
-                f"Topology: n={self.n!r:.60} must be a whole number, 1 or more, and "
-                f"rounds={self.rounds!r:.60} the Links of one round or more: "
-                "relaxjax.topology.from_matrix(w, name=...) makes both of weights"
-            )
+        require_links(self.n, self.rounds)
 
     @staticmethod
     def of_matrices(name: str, matrices: Any) -> "Topology":

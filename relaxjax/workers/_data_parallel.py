@@ -72,8 +72,7 @@ class DataParallelStep:
     def _checked(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         if len(args) < 2:
             raise TypeError(
-                f"data_parallel: the step takes its state and then a batch, at least "
-                f"two arguments; got {len(args)}"
+                f"data_parallel: the step takes states, then a batch; got {len(args)}"
             )
         *state, batch = args
         if not self._calls:

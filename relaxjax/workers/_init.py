@@ -7,14 +7,13 @@ import jax
 import optax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._arrays import require_arrays
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_agreement
 from relaxjax.workers._to_workers import state_shardings, to_workers, workers_of
 from relaxjax.workers._worker_axis import per_worker
-from relaxjax.workers._worker_state import require_one_model
+from relaxjax.workers._worker_state import require_params
 from relaxjax.workers.followed._drawing_keys import with_own_keys
 from relaxjax.workers.followed._synchronized import require_synchronized
 
@@ -68,8 +67,7 @@ def init(
     """
     require_transformation("init", "tx", tx)
     workers = workers_of(mesh, axis_name, "init")
-    require_arrays(params, "init")
-    require_one_model("init", params, workers.n)
+    require_params("init", params, workers.n)
     if reduced_in_step:
         require_agreement(tx, params, workers, extra_args)
     else:

@@ -9,7 +9,6 @@ import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._arrays import require_arrays
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._tree import is_key
 from relaxjax._core._worker_key import fold_all
@@ -17,7 +16,7 @@ from relaxjax._core.layouts._sharding import is_masked
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._processes import broadcast_from_first_process
 from relaxjax.workers._worker_axis import put
-from relaxjax.workers._worker_state import require_one_model
+from relaxjax.workers._worker_state import require_params
 
 
 def workers_of(mesh: Any, axis_name: AxisName | None, caller: str) -> WorkerMesh:
@@ -87,8 +86,7 @@ def to_workers(
       [7 7 7]
     """
     workers = workers_of(mesh, axis_name, "to_workers")
-    require_arrays(tree, "to_workers")
-    require_one_model("to_workers", tree, workers.n)
+    require_params("to_workers", tree, workers.n)
 
     def copy(leaf):
         if isinstance(leaf, jax.Array) and is_key(leaf):

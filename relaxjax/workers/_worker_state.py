@@ -36,6 +36,12 @@ def require_one_model(caller: str, tree: Any, n: int) -> None:
         )
 
 
+def require_params(caller: str, tree: Any, n: int) -> None:
+    """Refuses a tree that is not of arrays, or is n equal copies of one."""
+    require_arrays(tree, caller)
+    require_one_model(caller, tree, n)
+
+
 def _may_be_copies(x: Any, n: int) -> bool:
     if isinstance(x, Tracer | jax.ShapeDtypeStruct) or np.shape(x)[:1] != (n,):
         return False

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.report import Run
 from benchmarks.training import studies, study
-from relaxjax.compare._methods import methods
+from relaxjax.compare.study._methods import methods
 from relaxjax.tasks import OPTIMIZERS, digits, task_of
 
 TABLES = {

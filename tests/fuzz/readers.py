@@ -20,7 +20,7 @@ from relaxjax import compare, emulate, golden, islands, plan
 from relaxjax.checkpoint import Checkpoints
 from relaxjax.cli import _app
 from relaxjax.cli.printed import _islands_page
-from relaxjax.compare import _study_file
+from relaxjax.compare.study import _study_file
 from relaxjax.hosts import _messages as messages
 from relaxjax.hosts._devices import assigned, line
 from relaxjax.hosts._launchers import Layout

@@ -15,7 +15,8 @@ import pytest
 from relaxjax import schedule
 from relaxjax.programs import bytes_sent
 from relaxjax.ps._compiled_order import order_in
-from relaxjax.schedule import Graph, Link, _replay
+from relaxjax.schedule import Graph, Link
+from relaxjax.schedule.replayed import _replay
 from tests.fuzz.bounds import bounded
 from tests.programs.test_bytes_sent import ALL, module
 

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from relaxjax.schedule import chakra
-from tests.schedule.test_chakra import DEVICE, PROGRAM, attributes
+from tests.schedule.replayed.test_chakra import DEVICE, PROGRAM, attributes
 
 schema = pytest.importorskip("chakra.schema.protobuf.et_def_pb2")
 protolib = pytest.importorskip("chakra.src.third_party.utils.protolib")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from relaxjax import schedule
-from tests.schedule.test_timeline import GRAPH, UNIT
+from tests.schedule.simulator.test_timeline import GRAPH, UNIT
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -94,7 +94,7 @@ def test_all_readers_refuse_it(name):
 
 
 def test_a_replay_of_too_many_turns_says_so(monkeypatch):
-    monkeypatch.setattr("relaxjax.schedule._replay._MOST", 10_000)
+    monkeypatch.setattr("relaxjax.schedule.replayed._replay._MOST", 10_000)
     with pytest.raises(ValueError, match="more than 10000 instructions: compile one"):
         schedule.replay(TEXTS["trips"][0], link=Link(0.0, 1.0))
 

@@ -323,7 +323,7 @@ def test_state_without_a_worker_axis(place):
 
 
 def test_too_few_arguments():
-    with pytest.raises(TypeError, match="at least two arguments; got 1"):
+    with pytest.raises(TypeError, match="takes states, then a batch; got 1"):
         call(emulate(2), lambda b: {}, np.zeros(2))
 
 

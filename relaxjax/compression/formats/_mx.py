@@ -41,7 +41,7 @@ from jax import lax
 
 from relaxjax._core._extremes import largest
 from relaxjax.compression._bits import pack, unpack
-from relaxjax.compression._blocks import BlockPayload, blocks_of, flat_of
+from relaxjax.compression._blocks import BlockPayload, Blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._scaling import once_on_cpu
 from relaxjax.compression.formats._elements import (
@@ -54,6 +54,7 @@ from relaxjax.compression.formats._elements import (
 from relaxjax.compression.formats._worst_block import worst_ratio
 
 BLOCK = 32
+_CUT = Blocks(BLOCK)
 _NAN = 255  # the byte of a block that is not finite
 
 
@@ -134,7 +135,7 @@ def mx(element: str, *, scale: str = "rceil") -> Compressor:
     kind, byte_of = ELEMENTS[element], SCALES[scale]
 
     def compress(x, noise):
-        blocks = blocks_of(x, BLOCK)
+        blocks = _CUT.of(x)
         most = largest(blocks, -1)
         finite = jnp.isfinite(most)
         byte = jnp.where(finite, jnp.clip(byte_of(most, kind), 0, _NAN - 1), _NAN)
@@ -147,12 +148,12 @@ def mx(element: str, *, scale: str = "rceil") -> Compressor:
     def decompress(payload, size, noise):
         units = kind.decode(unpack(payload.codes, kind.bits, size))
         byte = payload.scale.astype(jnp.int32)[:, None]
-        x = times_power(blocks_of(units, BLOCK), byte - BIAS)
+        x = times_power(_CUT.of(units), byte - BIAS)
         top = np.finfo(np.float32).max
         return flat_of(jnp.where(byte == _NAN, jnp.nan, jnp.clip(x, -top, top)), size)
 
     def delta(d: int) -> float:
-        return 1 - _worst(element, scale, max(1, min(d, BLOCK)))
+        return 1 - _worst(element, scale, _CUT.width(d))
 
     return Compressor(f"mx_{element}", compress, decompress, Law(delta=delta))
 

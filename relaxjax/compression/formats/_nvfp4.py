@@ -27,13 +27,13 @@ import jax
 
 from relaxjax._core._extremes import largest
 from relaxjax.compression._bits import pack, unpack
-from relaxjax.compression._blocks import blocks_of, flat_of
+from relaxjax.compression._blocks import Blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._scaling import once_on_cpu, over, over_largest
 from relaxjax.compression.formats._elements import ELEMENTS
 from relaxjax.compression.formats._worst_block import worst_ratio
 
-_BLOCK = 16
+_CUT = Blocks(16)
 _CODE, _SCALE = ELEMENTS["e2m1"], ELEMENTS["e4m3"]
 _MOST = _CODE.largest * _SCALE.largest  # 2688
 
@@ -68,7 +68,7 @@ def nvfp4() -> Compressor:
 
     def compress(x, noise):
         unit, most = over_largest(x)
-        blocks = blocks_of(unit, _BLOCK)
+        blocks = _CUT.of(unit)
         s = _SCALE.encode(_SCALE.largest * largest(blocks, -1))
         scales = once_on_cpu(_SCALE.decode(s)[:, None])
         units = over(_MOST * blocks, scales)  # less than 0.006 where s is 0
@@ -78,10 +78,10 @@ def nvfp4() -> Compressor:
     def decompress(payload, size, noise):
         units = _CODE.decode(unpack(payload.codes, _CODE.bits, size))
         scales = _SCALE.decode(payload.scale)[:, None] / _MOST
-        return flat_of(blocks_of(units, _BLOCK) * scales, size) * payload.most
+        return flat_of(_CUT.of(units) * scales, size) * payload.most
 
     def delta(d: int) -> float:
-        width = max(1, min(d, _BLOCK))
+        width = _CUT.width(d)
         r = worst_ratio(_CODE.values, 6 * 16 / 17, 6 * 17 / 16, width)
         return (1 - r) / (1 + d * (2.0**-6 / 448) ** 2)
 

@@ -45,6 +45,7 @@ from relaxjax.gradients.mean._choices import (
     remark_on_loss,
     require_whole_tensors,
 )
+from relaxjax.gradients.mean._codec import side_of
 from relaxjax.gradients.mean._compressed_mean import compressed_mean, init_compressed
 from relaxjax.gradients.mean._exact_mean import sum_or_mean
 from relaxjax.merges import Rule
@@ -190,8 +191,7 @@ def all_reduce(
             return sum_or_mean(updates, w, **on, **how), compressed
         return compressed_mean(updates, compressed, w, compressor, **on, **how)
 
-    side = "momenta" if compressor and compressor.feedback.momentum else "gradients"
-    return marked("all_reduce", side, axis_name, init, update)
+    return marked("all_reduce", side_of(compressor), axis_name, init, update)
 
 
 def mean_over_workers(axis_name: AxisName, **how: Any) -> Callable[..., Any]:

@@ -11,6 +11,11 @@ from relaxjax.collectives import Codec
 from relaxjax.compression import Compressor
 
 
+def side_of(compressor: Compressor | None) -> str:
+    """The side of the optimizer of a reducer with the compressor: see its marks."""
+    return "momenta" if compressor and compressor.feedback.momentum else "gradients"
+
+
 def as_codec(
     compressor: Compressor, keys: tuple[Keys, ...], bucket: jax.Array
 ) -> Codec:

@@ -91,7 +91,7 @@ class CommonModel:
             self._read_anchors(newest)  # those that could not be read before
             return
         if known < 0:
-            for name in log.foreign(self._store, newest):
+            for name in log.strange(self._store, newest):
                 self._say(
                     f"{self._store.place}/{log.FOLDER}/{name} is no file of a run"
                 )

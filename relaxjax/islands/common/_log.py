@@ -37,16 +37,8 @@ since: a commit counts only if the line before it is there.
 
 from typing import Any
 
-from relaxjax.islands.carriers._foreign import (
-    LINE,
-    DamagedFile,
-    Kind,
-    contents,
-    is_there,
-    numbered,
-    require,
-    require_pairs,
-)
+from relaxjax.islands.carriers import _foreign as foreign
+from relaxjax.islands.carriers._foreign import DamagedFile, Kind
 from relaxjax.islands.carriers._store import Store
 from relaxjax.islands.common._files import seal, sha256, unseal
 
@@ -97,7 +89,7 @@ def commit(store: Store, record: Record) -> bool:
     """Commits a version; False if somebody else has."""
     name, version = file_of(record["version"]), record["version"]
     won = store.create(name, seal(record))
-    if won and version and not is_there(store, file_of(version - 1)):
+    if won and version and not foreign.is_there(store, file_of(version - 1)):
         store.delete(name)
         return False
     return won
@@ -107,7 +99,7 @@ def prune(store: Store, version: int) -> None:
     """Removes lines that are older than the last `KEPT`, now and then."""
     if version % _SWEEP:
         return
-    for old, name in numbered(store.names(FOLDER)).items():
+    for old, name in foreign.numbered(store.names(FOLDER)).items():
         if old <= version - KEPT:
             store.delete(f"{FOLDER}/{name}")
 
@@ -144,23 +136,23 @@ def read(store: Store, version: int) -> tuple[Record, str]:
       DamagedFile: the line is not one.
     """
     name = file_of(version)
-    data, full = contents(store, name, LINE), f"{store.place}/{name}"
+    data, full = foreign.contents(store, name, foreign.LINE), f"{store.place}/{name}"
     record = unseal(full, data)
-    require(full, record, _FIELDS)
-    require_pairs(full, "refused", record["refused"], str, str)
-    require(full, {"left_out": [], "time": 0.0, **record}, _SINCE)
+    foreign.require(full, record, _FIELDS)
+    foreign.require_pairs(full, "refused", record["refused"], str, str)
+    foreign.require(full, {"left_out": [], "time": 0.0, **record}, _SINCE)
     for contribution in record["contributions"]:
-        require(full, contribution, _CONTRIBUTION)
-        require_pairs(full, "adopted", contribution["adopted"], int, int)
+        foreign.require(full, contribution, _CONTRIBUTION)
+        foreign.require_pairs(full, "adopted", contribution["adopted"], int, int)
         if not _is_measure(contribution.get("weight")):
             raise DamagedFile(full, "a weight is no number")
         if not _is_measure(contribution.get("length", 0.0)):
             raise DamagedFile(full, "a length is no number")
     for left_out in record.get("left_out", []):
-        require(full, left_out, _LEFT_OUT)
+        foreign.require(full, left_out, _LEFT_OUT)
     _require_bounds(full, record.get("bounds", {}))
     for one in record["absent"]:
-        require(full, {"absent": one}, {"absent": str})
+        foreign.require(full, {"absent": one}, {"absent": str})
     if record["version"] != version:
         raise DamagedFile(full, f"its version is {record['version']}")
     return record, sha256(data)
@@ -168,13 +160,15 @@ def read(store: Store, version: int) -> tuple[Record, str]:
 
 def _require_bounds(full: str, bounds: Any) -> None:
     """What later merges and a replay take from bounds has the right types."""
-    require(full, {"bounds": bounds}, {"bounds": dict})
-    require(full, {"rule": 1, "members": {}, **bounds}, {"rule": int, "members": dict})
+    foreign.require(full, {"bounds": bounds}, {"bounds": dict})
+    foreign.require(
+        full, {"rule": 1, "members": {}, **bounds}, {"rule": int, "members": dict}
+    )
     for known in bounds.get("members", {}).values():
         is_known = isinstance(known, list) and len(known) == 3
         if not is_known or not all(map(_is_measure, known[1:])):
             raise DamagedFile(full, "a member's last contribution is no number")
-        require(full, {"version": known[0]}, {"version": int})
+        foreign.require(full, {"version": known[0]}, {"version": int})
 
 
 def _is_measure(value: Any) -> bool:
@@ -190,7 +184,7 @@ def newest(store: Store, known: int = -1) -> int:
     the name of a foreign file is.
     """
     if known < 0:
-        known, listed = -1, numbered(store.names(FOLDER))
+        known, listed = -1, foreign.numbered(store.names(FOLDER))
         for version in sorted(listed, reverse=True):
             if _is_line(store, version):
                 known = version
@@ -198,21 +192,21 @@ def newest(store: Store, known: int = -1) -> int:
         while known + 1 in listed:
             known += 1
         return known
-    while is_there(store, file_of(known + 1)):
+    while foreign.is_there(store, file_of(known + 1)):
         known += 1
     return known
 
 
 def kept(store: Store) -> range:
     """The merges whose lines are there: the oldest may have been removed."""
-    oldest = min((v for v in numbered(store.names(FOLDER)) if v > 0), default=1)
+    oldest = min((v for v in foreign.numbered(store.names(FOLDER)) if v > 0), default=1)
     return range(oldest, newest(store) + 1)
 
 
-def foreign(store: Store, version: int) -> list[str]:
+def strange(store: Store, version: int) -> list[str]:
     """Names in the folder that are of no version up to this one."""
     names = store.names(FOLDER)
-    ours = {name for v, name in numbered(names).items() if v <= version}
+    ours = {name for v, name in foreign.numbered(names).items() if v <= version}
     return [name for name in names if name not in ours]
 
 

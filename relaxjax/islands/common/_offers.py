@@ -9,15 +9,8 @@ version: so each (island, incarnation, fragment, base version) is merged once at
 import math
 from typing import Any, NamedTuple
 
-from relaxjax.islands.carriers._foreign import (
-    MOST,
-    DamagedFile,
-    Kind,
-    contents,
-    numbered,
-    require,
-    require_pairs,
-)
+from relaxjax.islands.carriers import _foreign as foreign
+from relaxjax.islands.carriers._foreign import DamagedFile, Kind
 from relaxjax.islands.carriers._store import Store
 from relaxjax.islands.common._agreed import Agreed
 from relaxjax.islands.common._bounds import Part, is_finite, length_of, weight_of
@@ -122,9 +115,9 @@ def read(store: Store, run: Agreed, version: int, name: str, anchor: Arrays) -> 
     if member is None:
         raise DamagedFile(full, "its name is not that of a contribution")
     most = run.most(run.fragment_of(version))
-    meta, model = unpack(full, contents(store, file, most))
-    require(full, meta, _META)
-    require_pairs(full, "adopted", meta["adopted"], int, int)
+    meta, model = unpack(full, foreign.contents(store, file, most))
+    foreign.require(full, meta, _META)
+    foreign.require_pairs(full, "adopted", meta["adopted"], int, int)
     if meta["version"] != version or meta.get("island") != str(member):
         raise DamagedFile(full, "it was written for another merge or by another island")
     sent = run.check(full, run.fragment_of(version), model, "sent")
@@ -164,7 +157,7 @@ def why_not(checked: Checked, base: int, watch: Watch) -> str | None:
 
 def too_light(offer: Offer) -> str | None:
     """Why a contribution would be merged and move nothing, or None."""
-    if offer.steps and weight_of(offer.tokens, offer.steps) < MOST**-2:
+    if offer.steps and weight_of(offer.tokens, offer.steps) < foreign.MOST**-2:
         return (
             f"it has {offer.tokens} tokens in {offer.steps} steps, whose weight in "
             "float32 is 0 or next to it: count in a smaller unit"
@@ -174,7 +167,7 @@ def too_light(offer: Offer) -> str | None:
 
 def prune(store: Store, before: int) -> None:
     """Removes contributions to merges before a version."""
-    for version, folder in numbered(store.names(FOLDER)).items():
+    for version, folder in foreign.numbered(store.names(FOLDER)).items():
         if version < before:
             for name in store.names(f"{FOLDER}/{folder}"):
                 store.delete(f"{FOLDER}/{folder}/{name}")

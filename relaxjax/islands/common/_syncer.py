@@ -102,7 +102,7 @@ class Syncer:
         fragment = self._state.anchors.get(number)
         if fragment is None:
             self._state.refuse(number)
-        ready = self._ready(version, fragment)
+        ready = self._inbox.ready(version, fragment)
         if self.lease is not None and self._inbox.ahead:
             holder = min(self._inbox.ahead.values())
             self._say(f"{holder} can read a newer version, and takes the lease")
@@ -115,10 +115,6 @@ class Syncer:
             self._mend()
             return False
         return self._merge(version, fragment, ready)
-
-    def _ready(self, version: int, base: Fragment) -> list[Checked]:
-        """Contributions that may be merged, by name."""
-        return self._inbox.ready(version, base)
 
     def _is_time(self, version: int, ready: list[Checked]) -> bool:
         if self._inbox.present(ready) < self._run.settings.quorum:

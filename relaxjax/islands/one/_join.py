@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +11,6 @@ from relaxjax._core._tree import wide
 from relaxjax.islands.carriers._open import CARRIER, open_store
 from relaxjax.islands.common._agreed import Agreed, Settings
 from relaxjax.islands.common._channel import Joined, Mail
-from relaxjax.islands.common._files import Arrays
 from relaxjax.islands.common._names import STARTED, own_name
 from relaxjax.islands.common._store_channel import StoreChannel
 from relaxjax.islands.common._when_due import period_of
@@ -133,39 +131,31 @@ def join(
         )
     run = Agreed.of(settings, params)
     start = run.split([_wide(x) for x in jax.tree.leaves(params)])
-    how = carrier, name, pace, lost_after, poll
+
+    def begin() -> tuple[Joined, Mail]:
+        """Joins, as the only process of an island that talks to the carrier."""
+        store = open_store(carrier or os.environ.get(CARRIER, ""))
+        if member := os.environ.get(MEMBER):
+            before = past(store, run, member)
+            return before.joined(), before
+        voice = Voice(name or own_name())
+        details = {"pace": pace, "started": os.environ.get(STARTED, "")}
+        channel = StoreChannel(
+            store,
+            run,
+            voice.name,
+            lost_after=lost_after,
+            say=voice.say,
+            details=details,
+        )
+        joined = channel.join(start)
+        post = Post(channel, voice, poll, joined.version)
+        post.start()
+        return joined, post
+
     keeper = Pace(None if MEMBER in os.environ else pace)  # what is replayed hurries
-    joined, mail = enter(partial(_begin, run, start, *how), run)
+    joined, mail = enter(begin, run)
     return Island(run, joined, params, mail, keeper)
-
-
-def _begin(
-    run: Agreed,
-    start: list[Arrays],
-    carrier: str | None,
-    name: str | None,
-    pace: float | None,
-    lost_after: float,
-    poll: float,
-) -> tuple[Joined, Mail]:
-    """Joins, as the only process of an island that talks to the carrier."""
-    store = open_store(carrier or os.environ.get(CARRIER, ""))
-    if member := os.environ.get(MEMBER):
-        before = past(store, run, member)
-        return before.joined(), before
-    voice = Voice(name or own_name())
-    channel = StoreChannel(
-        store,
-        run,
-        voice.name,
-        lost_after=lost_after,
-        say=voice.say,
-        details={"pace": pace, "started": os.environ.get(STARTED, "")},
-    )
-    joined = channel.join(start)
-    post = Post(channel, voice, poll, joined.version)
-    post.start()
-    return joined, post
 
 
 def _wide(x: Any) -> np.ndarray:

@@ -20,7 +20,6 @@ from relaxjax.islands.carriers._store import Store
 from relaxjax.islands.common import _log as log
 from relaxjax.islands.common import _offers as offers
 from relaxjax.islands.common._agreed import Agreed
-from relaxjax.islands.common._bounds import Before
 from relaxjax.islands.common._channel import Fragment
 from relaxjax.islands.common._common_model import versions_before
 from relaxjax.islands.common._files import Arrays, fingerprint
@@ -65,105 +64,95 @@ def replay(store: Store) -> Iterator[Replayed]:
             f"islands: the run in {store.place} has not kept its contributions: join "
             "with keep=True"
         )
-    first, previous = log.read(store, 0)
-    known: dict[int, tuple[Fragment, Arrays]] = {}
-    for p in range(run.settings.fragments):
-        anchor = anchor_of(store, run, first, p)
-        known[p] = Fragment(p, 0, anchor), first_outer(run.settings, anchor)
-    seen: dict[int, Seen] = {}
+    again = _Again(store, run)
     for version in range(1, log.newest(store) + 1):
         try:
-            record, digest = log.read(store, version)
-            _require(store, record, previous)
-            lines = [seen[v] for v in versions_before(run, version)]
-            before = before_of(lines, run.settings.fragments)
-            fragment, outer, replayed = _again(store, run, record, known, before)
+            replayed = again.merged(version)
         except (DamagedFile, FileNotFoundError) as error:
             yield Replayed(version, [], False, float("inf"), str(error))
             return
-        previous, seen[version] = digest, seen_in(record)
-        known[fragment.number] = fragment, outer
         yield replayed
 
 
-def _again(
-    store: Store,
-    run: Agreed,
-    record: Any,
-    known: dict[int, tuple[Fragment, Arrays]],
-    before: Before,
-) -> tuple[Fragment, Arrays, Replayed]:
-    """The fragment after a merge, its outer state, and how both compare."""
-    version = record["version"]
-    number = run.fragment_of(version)
-    fragment, outer = known[number]
-    if record.get("reset"):
-        outer = first_outer(run.settings, fragment.anchor)
-    said = [*record["contributions"], *record.get("left_out", [])]
-    ready = [_offered(store, run, version, part, fragment) for part in said]
-    if "bounds" in record:
-        merged = _decided(store, run, record, fragment, outer, ready, before)
-    else:  # of a version of relaxjax that merged all that it had
-        parts = [checked.part() for checked in ready]
-        merged = merge(run.settings, fragment.anchor, outer, parts)
-    published = anchor_of(store, run, record, number)
-    far = [np.abs(merged.anchor[k] - x).max(initial=0) for k, x in published.items()]
-    _, digest = named(store, record, number)["anchor"]
-    is_equal = fingerprint(merged.anchor) == digest
-    names = [str(checked.member) for checked in ready[: len(record["contributions"])]]
-    again = Replayed(version, names, is_equal, float(max(far)), "")
-    return Fragment(number, version, merged.anchor), merged.outer, again
+class _Again:
+    """The merges of a log, each made again from those before it."""
 
+    def __init__(self, store: Store, run: Agreed):
+        self._store, self._run = store, run
+        first, self._previous = log.read(store, 0)
+        self._seen: dict[int, Seen] = {}
+        self._known: dict[int, tuple[Fragment, Arrays]] = {}
+        for p in range(run.settings.fragments):
+            anchor = anchor_of(store, run, first, p)
+            self._known[p] = Fragment(p, 0, anchor), first_outer(run.settings, anchor)
 
-def _offered(
-    store: Store, run: Agreed, version: int, said: Any, fragment: Fragment
-) -> Checked:
-    """A contribution, if it is what a line says of it, with the length of the line."""
-    name = str(said["file"]).rpartition("/")[2]
-    checked = offers.read(store, run, version, name, fragment.anchor)
-    length = said.get("length", checked.length)
-    length = math.inf if length is None else length
-    if math.isclose(length, checked.length, rel_tol=_ROUNDING):
-        checked = checked._replace(length=length)
-    expected = checked.record(said["weight"])
-    expected["length"] = said.get("length") if math.isinf(length) else checked.length
-    if "length" not in said:  # as in lines of older versions of relaxjax
-        del expected["length"]
-    if expected != {k: x for k, x in said.items() if k not in ("cause", "why")}:
-        raise DamagedFile(
-            f"{store.place}/{log.file_of(version)}",
-            f"{checked.file} is not what the line says of it",
-        )
-    return checked
+    def merged(self, version: int) -> Replayed:
+        """The next merge, and how it compares."""
+        record, digest = log.read(self._store, version)
+        if record["previous"] != self._previous:
+            why = f"the line after it, {version}, names another digest"
+            raise self._damaged(version - 1, why)
+        number = self._run.fragment_of(version)
+        fragment, outer = self._known[number]
+        if record.get("reset"):
+            outer = first_outer(self._run.settings, fragment.anchor)
+        said = [*record["contributions"], *record.get("left_out", [])]
+        ready = [self._offered(version, part, fragment) for part in said]
+        if "bounds" in record:
+            merged = self._decided(record, fragment, outer, ready)
+        else:  # of a version of relaxjax that merged all that it had
+            parts = [checked.part() for checked in ready]
+            merged = merge(self._run.settings, fragment.anchor, outer, parts)
+        there = anchor_of(self._store, self._run, record, number)
+        far = [np.abs(merged.anchor[k] - x).max(initial=0) for k, x in there.items()]
+        _, named_digest = named(self._store, record, number)["anchor"]
+        is_equal = fingerprint(merged.anchor) == named_digest
+        names = [str(one.member) for one in ready[: len(record["contributions"])]]
+        self._previous, self._seen[version] = digest, seen_in(record)
+        self._known[number] = Fragment(number, version, merged.anchor), merged.outer
+        return Replayed(version, names, is_equal, float(max(far)), "")
 
+    def _offered(self, version: int, said: Any, fragment: Fragment) -> Checked:
+        """A contribution, if it is what a line says of it, with the line's length."""
+        name = str(said["file"]).rpartition("/")[2]
+        checked = offers.read(self._store, self._run, version, name, fragment.anchor)
+        length = said.get("length", checked.length)
+        length = math.inf if length is None else length
+        if math.isclose(length, checked.length, rel_tol=_ROUNDING):
+            checked = checked._replace(length=length)
+        expected = checked.record(said["weight"])
+        is_inf = math.isinf(length)
+        expected["length"] = said.get("length") if is_inf else checked.length
+        if "length" not in said:  # as in lines of older versions of relaxjax
+            del expected["length"]
+        if expected != {k: x for k, x in said.items() if k not in ("cause", "why")}:
+            why = f"{checked.file} is not what the line says of it"
+            raise self._damaged(version, why)
+        return checked
 
-def _decided(
-    store: Store,
-    run: Agreed,
-    record: Any,
-    fragment: Fragment,
-    outer: Arrays,
-    ready: list[Checked],
-    before: Before,
-) -> Merged:
-    """What the decision comes to, if it is the one of the line."""
-    ready = sorted(ready, key=lambda checked: checked.file)
-    rule = record["bounds"].get("rule", 1)
-    decided = decide(run, fragment, outer, ready, before, rule)
-    for key in ("contributions", "left_out"):
-        here = [said["file"] for said in decided.record()[key]]
-        there = [said["file"] for said in record[key]]
-        if here != there:
-            raise DamagedFile(
-                f"{store.place}/{log.file_of(record['version'])}",
-                f"its {key} are {there}, and follow as {here}",
-            )
-    if not _same(decided.bounds.record(), record["bounds"]):
-        raise DamagedFile(
-            f"{store.place}/{log.file_of(record['version'])}",
-            f"its bounds are {record['bounds']}, and follow as {decided.bounds}",
-        )
-    return decided.merged
+    def _decided(
+        self, record: Any, fragment: Fragment, outer: Arrays, ready: list[Checked]
+    ) -> Merged:
+        """What the decision comes to, if it is the one of the line."""
+        version, bounds = record["version"], record["bounds"]
+        lines = [self._seen[v] for v in versions_before(self._run, version)]
+        before = before_of(lines, self._run.settings.fragments)
+        ready = sorted(ready, key=lambda checked: checked.file)
+        rule = bounds.get("rule", 1)
+        decided = decide(self._run, fragment, outer, ready, before, rule)
+        for key in ("contributions", "left_out"):
+            here = [said["file"] for said in decided.record()[key]]
+            there = [said["file"] for said in record[key]]
+            if here != there:
+                why = f"its {key} are {there}, and follow as {here}"
+                raise self._damaged(version, why)
+        if not _same(decided.bounds.record(), bounds):
+            why = f"its bounds are {bounds}, and follow as {decided.bounds}"
+            raise self._damaged(version, why)
+        return decided.merged
+
+    def _damaged(self, version: int, why: str) -> DamagedFile:
+        return DamagedFile(f"{self._store.place}/{log.file_of(version)}", why)
 
 
 def _same(here: dict[str, Any], there: dict[str, Any]) -> bool:
@@ -175,11 +164,3 @@ def _same(here: dict[str, Any], there: dict[str, Any]) -> bool:
     if here.get("still") and is_close:
         here = {**here, "length": length}
     return here == there
-
-
-def _require(store: Store, record: Any, previous: str) -> None:
-    if record["previous"] != previous:
-        raise DamagedFile(
-            f"{store.place}/{log.file_of(record['version'] - 1)}",
-            f"the line after it, {record['version']}, names another digest",
-        )

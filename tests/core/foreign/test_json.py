@@ -15,7 +15,7 @@ import relaxjax
 from relaxjax import compare, emulate, golden, plan
 from relaxjax._core.foreign._json import LEVELS, contents_of, parsed
 from relaxjax.checkpoint import Checkpoints
-from relaxjax.compare._study_file import study_there
+from relaxjax.compare.study._study_file import study_there
 from relaxjax.islands import DamagedFile
 from relaxjax.islands.carriers import _foreign
 from tests.compare import studies
@@ -25,7 +25,7 @@ ROOT = Path(relaxjax.__file__).parent
 ELSEWHERE = {
     "_core/foreign/_json.py": "the reader",
     "plan/_quality.py": "a file of the package",
-    "schedule/_record.py": "a profile that JAX has just written",
+    "schedule/simulator/_record.py": "a profile that JAX has just written",
 }
 BIG = 1 << 40
 NETWORK = b'{"workers": 8}'

@@ -6,7 +6,7 @@ import pytest
 
 from relaxjax._core.foreign._rates import RATE, bytes_per_second
 from relaxjax.cli._run import bytes_of
-from relaxjax.compare._seconds import link_of
+from relaxjax.compare.study._seconds import link_of
 
 SPELLED = {
     "8bit": 1.0,

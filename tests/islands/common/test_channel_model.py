@@ -28,6 +28,7 @@ from relaxjax.islands.common import _store_channel
 from relaxjax.islands.common import _syncer as syncer
 from relaxjax.islands.common._bounds import MERGES
 from relaxjax.islands.common._common_model import CommonModel
+from relaxjax.islands.common._inbox import Inbox
 from relaxjax.islands.common._members import newest
 from relaxjax.islands.common._merge import first_outer
 from relaxjax.islands.common._status import status
@@ -369,14 +370,14 @@ def no_quorum(self, version, ready):
     return len(ready) >= 1
 
 
-in_order = Syncer._ready
+in_order = Inbox.ready
 
 BROKEN = {
     "commits that overwrite": (log, "commit", replaced_commit),
     "contributions from old versions": (offers, "why_not", any_base),
     "incarnations that were superseded": (offers, "why_not", any_incarnation),
     "momentum that begins anew": (CommonModel, "outer", fresh_momentum),
-    "contributors in any order": (Syncer, "_ready", unsorted),
+    "contributors in any order": (Inbox, "ready", unsorted),
     "merges below the quorum": (Syncer, "_is_time", no_quorum),
     "files removed of a commit that may come yet": (syncer, "_FULL", (None,)),
 }

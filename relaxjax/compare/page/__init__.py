@@ -1,0 +1,3 @@
+"""What a study found, in words, tables, figures and a report."""
+
+__all__: list[str] = []

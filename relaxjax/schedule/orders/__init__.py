@@ -1,0 +1,3 @@
+"""Orders of a graph's transfers, how long a step takes in them, and bounds."""
+
+__all__: list[str] = []

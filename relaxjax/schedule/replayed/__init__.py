@@ -1,0 +1,3 @@
+"""Compiled programs, replayed on a device and a link, and as traces of others."""
+
+__all__: list[str] = []
