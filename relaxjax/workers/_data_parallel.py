@@ -126,13 +126,16 @@ def data_parallel(
 
     Raises:
       TypeError: `mesh` is not a mesh; the step returns something else.
-      ValueError: unknown axis; in a call: a batch that the workers cannot share
-        equally, state without a worker axis, state that changes its shapes or dtypes
+      ValueError: unknown axis; in a call: a batch without rows, or one that the workers
+        cannot share equally, state without a worker axis, state that changes its shapes or dtypes
         in the step.
 
     Warns:
-      UserWarning: in the first call, a worker's own loss is given to the optimizer as
-        `value=`, and parts the models.
+      UserWarning: in the first call: a worker's own loss, given to the optimizer as
+        `value=`, or its own batch by another way past all relaxations, parts the
+        models; an optimizer's state is read and returned as it was; an optimizer
+        steps, and nothing brings the workers together; all processes give the same
+        rows.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, relaxjax

@@ -82,9 +82,10 @@ def looked_at(
         except FAILURES:
             return None
         states = len(jax.tree.leaves(state))
-        end = states + len(values)
+        end = states + len(jax.tree.leaves(values))
         outs, ins = program.jaxpr.outvars, program.jaxpr.invars[:states]
-        own = [i for i, x in enumerate(ins) if any(x is p for p in outs[end:])]
+        given = {id(var) for var in outs[end:]}
+        own = [i for i, var in enumerate(ins) if id(var) in given]
         return Looked(program, state, outs[states:end], own or sorted(alike))
     return None
 

@@ -1,0 +1,109 @@
+"""What is known of a step of one worker, by small steps that a person can follow."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from relaxjax import all_reduce, emulate, to_workers
+from relaxjax.workers import workers_of
+from relaxjax.workers.followed._looked import Looked, looked_at, shapes_of_one
+
+MESH = emulate(2)
+WORKERS = workers_of(MESH, None, "test")
+W = {"a": jnp.ones(3), "b": jnp.ones(())}
+TX: Any = optax.chain(all_reduce("data"), optax.trace(0.9))
+BATCH = np.ones((4, 3), np.float32)
+
+
+def look(step: Any, *state: Any) -> Looked | None:
+    shapes = shapes_of_one(to_workers(state, MESH), BATCH, WORKERS)
+    return looked_at(step, shapes, WORKERS)
+
+
+def gradients(w: Any, x: Any) -> Any:
+    return jax.tree.map(lambda p: p * x.sum(), w)
+
+
+def test_shapes_are_those_of_one_worker():
+    state, batch = shapes_of_one(to_workers(W, MESH), BATCH, WORKERS)
+    assert jax.tree.map(lambda x: x.shape, state) == {"a": (3,), "b": ()}
+    assert (batch.shape, batch.dtype) == ((2, 3), jnp.float32)
+
+
+def test_params_are_where_they_are_given():
+    """Also where another argument before them is like them, or a part of it."""
+
+    def step(old, pair, s, x):
+        w, count = pair
+        u, s = TX.update(gradients(w, x), s, w)
+        return old, (optax.apply_updates(w, u), count), s, ()
+
+    found = look(step, W, (W, jnp.ones(2)), TX.init(W))
+    assert found
+    assert found.states == 2 + 3 + 2
+    assert found.places == [2, 3]
+    assert found.values == []
+    assert len(found.program.jaxpr.outvars) == 7 + 2
+
+
+def test_params_that_are_not_given_are_the_first_argument_like_the_updates():
+    def step(count, w, old, s, x):
+        u, s = TX.update(gradients(w, x), s)
+        return count, optax.apply_updates(w, u), old, s, ()
+
+    found = look(step, jnp.ones(3), W, W, TX.init(W))
+    assert found
+    assert found.places == [1, 2]
+    other = jax.tree.map(lambda x: x[None], W)
+    found = look(step, jnp.ones(3), W, other, TX.init(W))
+    assert found
+    assert found.places == [1, 2]
+
+    def unlike(count, old, w, s, x):
+        u, s = TX.update(gradients(w, x), s)
+        return count, old, optax.apply_updates(w, u), s, ()
+
+    found = look(unlike, jnp.ones(3), other, W, TX.init(W))
+    assert found
+    assert found.places == [3, 4]
+
+
+def test_values_are_those_of_the_relaxations():
+    def step(w, s, x):
+        u, s = TX.update(gradients(w, x), s, w, value=x.sum())
+        return optax.apply_updates(w, u), s, ()
+
+    found = look(step, W, TX.init(W))
+    assert found
+    assert len(found.values) == 1
+    assert found.values[0].aval.shape == ()
+    assert found.places == [0, 1]
+
+
+def test_a_jitted_step_keeps_its_values():
+    @jax.jit
+    def step(w, s, x):
+        u, s = TX.update(gradients(w, x), s, w, value=x.sum())
+        return optax.apply_updates(w, u), s, ()
+
+    found = look(step, W, TX.init(W))
+    assert found
+    assert found.places == [0, 1]
+    known = {*found.program.jaxpr.invars, *found.program.jaxpr.eqns[0].outvars}
+    assert known.isdisjoint(found.values)
+
+
+def test_a_step_that_trains_nothing_has_no_params():
+    found = look(lambda w, x: (w, x.sum()), W)
+    assert found
+    assert (found.values, found.places) == ([], [])
+
+
+def test_a_step_that_cannot_be_traced_is_not_known():
+    def step(w, x):
+        raise ValueError("not here")
+
+    assert look(step, W) is None
