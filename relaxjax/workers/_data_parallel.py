@@ -127,8 +127,8 @@ def data_parallel(
     Raises:
       TypeError: `mesh` is not a mesh; the step returns something else.
       ValueError: unknown axis; in a call: a batch without rows, or one that the workers
-        cannot share equally, state without a worker axis, state that changes its shapes or dtypes
-        in the step.
+        cannot share equally, state without a worker axis, state that changes its shapes
+        or dtypes in the step.
 
     Warns:
       UserWarning: in the first call: a worker's own loss, given to the optimizer as
