@@ -34,7 +34,7 @@ def place_batch(batch: Any, workers: WorkerMesh) -> Any:
         return _spread(leaf, (rows, *shape[1:]), workers)
 
     leaves, structure = jax.tree.flatten(batch)
-    if leaves and not any(jnp.size(x) or not jnp.shape(x) for x in leaves):
+    if leaves and all(0 in jnp.shape(x) for x in leaves):
         raise ValueError(
             f"data_parallel: the batch has no rows: leaf {leaf_names(batch)[0]!r} has "
             f"shape {jnp.shape(leaves[0])}. Leave out such a step"

@@ -357,3 +357,5 @@ def test_a_batch_without_rows_is_refused():
     with pytest.raises(ValueError, match="the batch has no rows: leaf 'x' has shape"):
         step(state, {"x": empty, "y": empty})
     assert step(state, {"x": some, "y": empty})[1]["rows"] == 3
+    shapes = jax.eval_shape(lambda: {"x": some})
+    assert step.lower(state, shapes).out_info[1]["rows"].shape == (2,)
