@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -119,7 +120,7 @@ def of_own_state(
             got = needed = _kinds(state)
             tree = updates if params is None else params
             with suppress(Exception):  # else the update's error is the reason
-                needed = _kinds(jax.eval_shape(init, tree))
+                needed = _kinds(jax.eval_shape(partial(init), tree))  # traced anew
             if got == needed:
                 raise
             raise TypeError(

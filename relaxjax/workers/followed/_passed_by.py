@@ -75,7 +75,7 @@ def warn_of_nothing(found: Looked, workers: WorkerMesh) -> None:
     outs, _ = _handed_on(found)
     steps = any(outs[i] != i for kept in _optimizer_places(found.state) for i in kept)
     met = axes_met(found.program.jaxpr.eqns, frozenset(workers.axis_name))
-    if workers.n > 1 and steps and not met:
+    if workers.n > 1 and steps and not met and not _slices(found.state):
         warnings.warn(
             "data_parallel: the step trains an optimizer's params, and nothing in it "
             "brings the workers together, so that each trains a model of its own. Put "
