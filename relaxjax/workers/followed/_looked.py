@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._core._phases import hosted
-from relaxjax._core.traced._extra_args import FAILURES
 from relaxjax._core.traced._marks import heard_updates
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers.followed._traced import tracing
@@ -53,7 +52,7 @@ def shapes_of_one(state: Any, batch: Any, workers: WorkerMesh) -> tuple[Any, Any
 def looked_at(
     step: Callable[..., Any], shapes: tuple[Any, Any], workers: WorkerMesh
 ) -> Looked | None:
-    """The step of one worker; None inside another trace.
+    """The step of one worker; None inside another trace, or where it fails.
 
     The params are those that relaxations are given; where these are not an argument's
     own, they are the first argument like the updates. Of a step that is jitted itself,
@@ -79,8 +78,8 @@ def looked_at(
                 program, (_, values, _) = run(*state, batch)
         except jax.errors.UnexpectedTracerError:
             continue
-        except FAILURES:
-            return None
+        except Exception:
+            return None  # of a program that has run: it is a look, and no step
         states = len(jax.tree.leaves(state))
         end = states + len(jax.tree.leaves(values))
         outs, ins = program.jaxpr.outvars, program.jaxpr.invars[:states]

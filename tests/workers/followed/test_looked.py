@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from relaxjax import all_reduce, emulate, to_workers
 from relaxjax.workers import workers_of
@@ -102,8 +103,9 @@ def test_a_step_that_trains_nothing_has_no_params():
     assert (found.values, found.places) == ([], [])
 
 
-def test_a_step_that_cannot_be_traced_is_not_known():
+@pytest.mark.parametrize("error", [ValueError, RuntimeError, StopIteration])
+def test_a_step_that_cannot_be_traced_again_is_not_known(error):
     def step(w, x):
-        raise ValueError("not here")
+        raise error("not here")
 
     assert look(step, W) is None
