@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from jax._src.clusters import ClusterEnv
 
+from relaxjax._core.foreign._job import COUNT
 from relaxjax.hosts import _launchers as launchers
 
 _NO_DEVICES = [0]  # so that JAX asks no launcher for devices: `_devices` gives them
@@ -40,7 +41,7 @@ def described(
       ValueError: a part is missing, or wrong.
     """
     address = address or env.get("JAX_COORDINATOR_ADDRESS")
-    count = _number(count, "num_processes", "JAX_NUM_PROCESSES", env)
+    count = _number(count, "num_processes", COUNT, env)
     number = _number(number, "process_id", "JAX_PROCESS_ID", env)
     here = launchers.launched(env, needed=None in (address, count, number))
     if here:
@@ -67,7 +68,7 @@ def _whole(address: str | None, count: int | None, number: int | None) -> Job:
         f"{name} ({variable})"
         for name, variable, value in (
             ("coordinator_address", "JAX_COORDINATOR_ADDRESS", address),
-            ("num_processes", "JAX_NUM_PROCESSES", count),
+            ("num_processes", COUNT, count),
             ("process_id", "JAX_PROCESS_ID", number),
         )
         if value is None

@@ -13,13 +13,14 @@ from typing import NamedTuple
 import jax
 from jax._src.xla_bridge import backends_are_initialized
 
+from relaxjax._core.foreign._job import TOKEN
 from relaxjax.hosts._addresses import endpoint, stands_for_all
 from relaxjax.hosts._description import Job, described
 from relaxjax.hosts._devices import take_alone, told
 from relaxjax.hosts._kv_store import LocalStore, ServiceStore, open_store
 from relaxjax.hosts._launchers import seen
 from relaxjax.hosts._members import Member, this_process
-from relaxjax.hosts._rendezvous import BIND, TOKEN, rendezvous, require_wait
+from relaxjax.hosts._rendezvous import BIND, rendezvous, require_wait
 from relaxjax.workers import versions
 
 _START = 30.0  # seconds at least for JAX's own start, whose time limit is an abort

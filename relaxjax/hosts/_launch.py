@@ -19,10 +19,11 @@ from threading import Lock, current_thread, main_thread
 from typing import Any
 
 from relaxjax._core.foreign._huge_pages import huge_pages
+from relaxjax._core.foreign._job import COUNT, TOKEN
 from relaxjax.hosts._crew import Crew, Ended, Say
 from relaxjax.hosts._interrupt import heard, installed, keeps, listens
 from relaxjax.hosts._links import Links, Loopback, Place
-from relaxjax.hosts._rendezvous import BIND, TOKEN
+from relaxjax.hosts._rendezvous import BIND
 
 _PORT = 29400  # in a namespace, where nothing else listens
 _WAITS = "the processes have not ended yet; a second Ctrl-C kills them"
@@ -70,7 +71,7 @@ def launch(
             env = {**os.environ, **(environment or {})}
             env |= huge_pages(env)
             env["JAX_COORDINATOR_ADDRESS"] = address
-            env["JAX_NUM_PROCESSES"] = str(processes)
+            env[COUNT] = str(processes)
             env["JAX_PROCESS_ID"] = str(i)
             env.setdefault(TOKEN, token)
             env.pop(BIND, None)  # that of another job, around this one

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from relaxjax._core.foreign._job import TOKEN
 from relaxjax.hosts import _messages as messages
 from relaxjax.hosts._addresses import Endpoint, connected, endpoint, listeners
 from relaxjax.hosts._devices import assigned, line
@@ -21,7 +22,6 @@ from relaxjax.hosts._meeting import Meeting
 from relaxjax.hosts._members import Member, Report, problem, this_process
 
 BIND = "JAX_COORDINATOR_BIND_ADDRESS"  # where process 0 listens; JAX reads it too
-TOKEN = "RELAXJAX_JOB_TOKEN"  # environment variable: the secret of a job
 _RETRY = 0.1
 _REPLY = 5.0  # seconds beyond the wait that process 0's answer may take
 _GREETING = 5.0  # seconds after which who has not greeted is another program

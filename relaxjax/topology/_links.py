@@ -98,7 +98,7 @@ def rounds_of(caller: str, w: Any) -> list[np.ndarray]:
     """float64[n, n] of each round, from one matrix or several.
 
     Raises:
-      ValueError: they are no numbers, or not square, or there is none.
+      ValueError: a matrix is not square or does not hold numbers, or none is given.
     """
     try:
         found: Any = np.asarray(w, np.float64)

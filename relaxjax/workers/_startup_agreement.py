@@ -35,6 +35,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from relaxjax._core._tree import is_key, layout_of, leaf_names
+from relaxjax._core.foreign._job import COUNT, TOKEN
 from relaxjax._core.traced._digests import arrays_digest, arrays_of, text_digest
 from relaxjax._core.traced._extra_args import ExtraArgs, with_extra_args
 from relaxjax.workers._mesh import WorkerMesh
@@ -43,7 +44,6 @@ from relaxjax.workers._step_arguments import described, is_own_rows
 
 _CONFIGURATION = "the configuration of the transformation (digest of its program)"
 _UPDATE = "the update of the transformation (digest of its program)"
-_COUNT, _TOKEN = "JAX_NUM_PROCESSES", "RELAXJAX_JOB_TOKEN"  # of relaxjax run
 UNSEEN = "could not be traced"
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
 
@@ -97,8 +97,8 @@ def require_like_batches(batch: Any, workers: WorkerMesh, call: int) -> None:
 
 def _warn_of_one_alone() -> None:
     """Warns in a process of a job that has not joined the others."""
-    count = os.environ.get(_COUNT, "")
-    if not (_TOKEN in os.environ and count.isdecimal() and int(count) > 1):
+    count = os.environ.get(COUNT, "")
+    if not (TOKEN in os.environ and count.isdecimal() and int(count) > 1):
         return
     if jax.process_count() == 1:
         warnings.warn(

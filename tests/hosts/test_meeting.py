@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from relaxjax._core.foreign._job import TOKEN
 from relaxjax.hosts import _join, _launch, _meeting
 from relaxjax.hosts import _messages as messages
 from relaxjax.hosts._members import Report, this_process
-from relaxjax.hosts._rendezvous import BIND, TOKEN, rendezvous
+from relaxjax.hosts._rendezvous import BIND, rendezvous
 from tests.hosts.test_rendezvous import free_address
 
 GUARD = 60.0  # seconds after which a test that hangs has failed

@@ -43,20 +43,24 @@ def warn_of_own_batch(found: Looked, workers: WorkerMesh) -> None:
         axes = sorted({axis for i in parted for _, axis in after[i]})
         warnings.warn(
             f"data_parallel: params {names[parted[0]]!r} depend on each worker's own "
-            f"batch over {axes}, by a way that no relaxation lies on, so that models "
-            "part, though updates are synchronized. Change params only by the updates "
-            "that tx.update returns; bring other numbers that decide or scale, as of "
-            f"a loss, together first, by jax.lax.pmean(x, {axes[0]!r})",
+            f"batch over {axes} past every relaxation, so the models drift apart. "
+            "Change params only by the updates that tx.update returns. Average other "
+            "numbers that decide or scale, such as a loss, before they are used: "
+            f"jax.lax.pmean(x, {axes[0]!r})",
             stacklevel=4,
         )
 
 
 def _slices(state: Any) -> set[int]:
     """Places of slices, which differ by right."""
-    leaves, tree = jax.tree.flatten(state)
-    places = tree.unflatten(range(len(leaves)))
-    parts = filter(is_sliced, jax.tree.leaves(places, is_leaf=is_sliced))
+    parts = filter(is_sliced, parts_of(_places(state), is_sliced))
     return {*jax.tree.leaves([*parts])}
+
+
+def _places(state: Any) -> Any:
+    """The state's tree with the place of each leaf among all in the leaf's stead."""
+    leaves, tree = jax.tree.flatten(state)
+    return tree.unflatten(range(len(leaves)))
 
 
 def _meant(state: Any, names: Sequence[str]) -> set[int]:
@@ -101,9 +105,7 @@ def warn_of_old_state(found: Looked) -> None:
 
 def _optimizer_places(state: tuple[Any, ...]) -> list[list[int]]:
     """Places of optimizers' states among the leaves, by argument."""
-    leaves, tree = jax.tree.flatten(state)
-    places = tree.unflatten(range(len(leaves)))
-    return [jax.tree.leaves(optimizers_in(part)) for part in places]
+    return [jax.tree.leaves(optimizers_in(part)) for part in _places(state)]
 
 
 def optimizers_in(tree: Any) -> list[Any]:
