@@ -10,6 +10,7 @@ import pytest
 
 import relaxjax
 from relaxjax import emulate
+from relaxjax.workers._worker_state import require_one_model, require_worker_state
 from tests.helpers import mesh_of
 
 TX = optax.chain(relaxjax.all_reduce("data"), optax.adam(0.1))
@@ -43,6 +44,14 @@ RIGHT: dict[str, Any] = {
     "a number": {"w": jnp.ones((4, 1)) * jnp.arange(3.0), "b": jnp.ones(())},
     "nothing": {},
     "no elements": {"w": jnp.zeros((4, 0))},
+    "copies beside rows": {
+        "w": jnp.ones((4, 1)) * jnp.arange(3.0),
+        "b": jnp.arange(4.0),
+    },
+    "copies beside keys": {
+        "w": jnp.ones((4, 1)) * jnp.arange(3.0),
+        "k": jax.random.split(jax.random.key(0), 4),
+    },
     "NaN": {"w": jnp.full((4, 3), jnp.nan)},
 }
 
@@ -50,6 +59,36 @@ RIGHT: dict[str, Any] = {
 @pytest.mark.parametrize("tree", RIGHT.values(), ids=RIGHT)
 def test_what_may_be_one_model_is_taken(tree):
     relaxjax.to_workers(tree, MESHES["emulated"])
+
+
+def test_two_copies_are_refused_and_one_is_not():
+    row = jnp.arange(3.0)[None]
+    with pytest.raises(ValueError, match="2 equal copies"):
+        relaxjax.to_workers(jnp.concatenate([row, row]), emulate(2))
+    assert relaxjax.to_workers(row, emulate(1)).shape == (1, 1, 3)
+    zero_first = {"a": jnp.zeros(4), "b": jnp.ones((4, 1)) * jnp.arange(3.0)}
+    with pytest.raises(ValueError, match="4 equal copies"):
+        relaxjax.to_workers(zero_first, emulate(4))
+
+
+def test_an_array_of_other_processes_is_not_looked_into():
+    class Elsewhere:
+        shape, is_fully_addressable = (4, 3), False
+
+    require_one_model("test", Elsewhere(), 4)
+
+
+def test_slices_have_axes_of_their_own():
+    def stops(x: Any) -> bool:
+        return isinstance(x, list)
+
+    require_worker_state("test", {"a": jnp.ones(4), "b": [jnp.ones((8, 2))]}, stops)
+    with pytest.raises(ValueError, match=r"leaf 'b/0' has shape \(8, 2\)"):
+        require_worker_state(
+            "test", {"a": jnp.ones(4), "b": [jnp.ones((8, 2))]}, lambda _: False
+        )
+    with pytest.raises(TypeError, match="test: leaf 'a' is the function tanh"):
+        require_worker_state("test", {"a": jnp.tanh}, stops)
 
 
 def test_shapes_and_tracers_are_not_looked_into():

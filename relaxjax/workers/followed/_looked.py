@@ -1,7 +1,6 @@
 """One worker's step, traced without a device, to be followed before it is trusted."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -55,38 +54,32 @@ def looked_at(
     """The step of one worker; None inside another trace, or where it fails.
 
     The params are those that relaxations are given; where these are not an argument's
-    own, they are the first argument like the updates. Of a step that is jitted itself,
-    which keeps its values, no more is known.
+    own, as in a step that is jitted itself, they are the first argument like the
+    updates. Of the values of such a step nothing is known.
     """
     alike: set[int] = set()
 
-    def listened(is_open: bool, *args: Any) -> Any:
+    def listened(*args: Any) -> Any:
         with heard_updates() as heard:
             out = step(*args)
         for _, updates, _ in heard:
             alike.update(_places(args[:-1], updates))
-        if not is_open:
-            return out[:-1], [], []
-        values = [value for value, *_ in heard if value is not None]
+        values = [value for value, *_ in heard]
         return out[:-1], values, [params for *_, params in heard]
 
     state, batch = shapes
-    for is_open in (True, False):
-        try:
-            with tracing(workers) as trace:
-                run = trace(partial(listened, is_open), return_shape=True)
-                program, (_, values, _) = run(*state, batch)
-        except jax.errors.UnexpectedTracerError:
-            continue
-        except Exception:
-            return None  # of a program that has run: it is a look, and no step
-        states = len(jax.tree.leaves(state))
-        end = states + len(jax.tree.leaves(values))
-        outs, ins = program.jaxpr.outvars, program.jaxpr.invars[:states]
-        given = {id(var) for var in outs[end:]}
-        own = [i for i, var in enumerate(ins) if id(var) in given]
-        return Looked(program, state, outs[states:end], own or sorted(alike))
-    return None
+    try:
+        with tracing(workers) as trace:
+            run = trace(listened, return_shape=True)
+            program, (_, values, _) = run(*state, batch)
+    except Exception:
+        return None  # of a program that has run: it is a look, and no step
+    states = len(jax.tree.leaves(state))
+    end = states + len(jax.tree.leaves(values))
+    outs, ins = program.jaxpr.outvars, program.jaxpr.invars[:states]
+    given = {id(var) for var in outs[end:]}
+    own = [i for i, var in enumerate(ins) if id(var) in given]
+    return Looked(program, state, outs[states:end], own or sorted(alike))
 
 
 def _places(state: Any, updates: Any) -> range:
@@ -94,7 +87,7 @@ def _places(state: Any, updates: Any) -> range:
     start = 0
     for part in state:
         end = start + len(jax.tree.leaves(part))
-        if start < end and _is_alike(part, updates):
+        if _is_alike(part, updates):
             return range(start, end)
         start = end
     return range(0)

@@ -8,7 +8,8 @@ The first step is looked at (`relaxjax.workers.followed._looked`), and followed:
         read, and handed on as it was: momenta, residuals and counts are forgotten
 
 Leaves that are each worker's on purpose (`relaxjax.local`, or slices of params that lie
-sharded) are passed over.
+sharded) are passed over. A relaxation that is given them beside others may mix them:
+then nothing is said of their axes.
 
 Cost: two walks over the traced step.
 """
@@ -39,8 +40,10 @@ def warn_of_own_batch(found: Looked, workers: WorkerMesh) -> None:
     after = Dependence(workers.axis_name).steps(program, own, range(states))
     names = [name.partition("/")[2] for name in leaf_names(found.state)]
     meant = _slices(found.state) | _meant(found.state, names)
-    if parted := [i for i in found.places if after[i] and i not in meant]:
-        axes = sorted({axis for i in parted for _, axis in after[i]})
+    mixed = {axis for i in found.places if i in meant for _, axis in after[i]}
+    apart = {i: {axis for _, axis in after[i]} - mixed for i in found.places}
+    if parted := [i for i, axes in apart.items() if axes]:
+        axes = sorted(set().union(*(apart[i] for i in parted)))
         warnings.warn(
             f"data_parallel: params {names[parted[0]]!r} depend on each worker's own "
             f"batch over {axes} past every relaxation, so the models drift apart. "
@@ -118,9 +121,9 @@ def optimizers_in(tree: Any) -> list[Any]:
     return [part for part in parts_of(tree, is_state) if is_state(part)]
 
 
-def _handed_on(found: Looked) -> tuple[list[int | None], set[int]]:
+def _handed_on(found: Looked) -> tuple[list[int | None], set[int | None]]:
     """Which of the state's leaves the results are; and those that equations read."""
-    read: set[int] = set()
+    read: set[int | None] = set()
 
     def results(jaxpr: Any, ins: Sequence[int | None]) -> list[int | None]:
         return walked(jaxpr, ins, None, visit)
@@ -131,7 +134,7 @@ def _handed_on(found: Looked) -> tuple[list[int | None], set[int]]:
         sizes = [(len(part.invars), len(part.outvars)) for part in parts]
         if sizes == [(len(ins), len(eqn.outvars))]:
             return results(parts[0], ins)
-        read.update(i for i in ins if i is not None)
+        read.update(ins)
         return [None] * len(eqn.outvars)
 
     program, states = found.program.jaxpr, found.states

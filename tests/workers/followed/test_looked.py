@@ -72,6 +72,16 @@ def test_params_that_are_not_given_are_the_first_argument_like_the_updates():
     assert found.places == [3, 4]
 
 
+def test_params_may_be_the_last_argument():
+    def step(s, w, x):
+        u, s = TX.update(gradients(w, x), s)
+        return s, optax.apply_updates(w, u), ()
+
+    found = look(step, TX.init(W), W)
+    assert found
+    assert found.places == [2, 3]
+
+
 def test_values_are_those_of_the_relaxations():
     def step(w, s, x):
         u, s = TX.update(gradients(w, x), s, w, value=x.sum())
@@ -79,9 +89,43 @@ def test_values_are_those_of_the_relaxations():
 
     found = look(step, W, TX.init(W))
     assert found
-    assert len(found.values) == 1
+    assert len(found.values) == 1 < len(found.program.jaxpr.outvars) - found.states
     assert found.values[0].aval.shape == ()
     assert found.places == [0, 1]
+
+
+def test_an_update_without_a_value_beside_one_with_it():
+    def step(w, s, x):
+        first, rest = all_reduce("data"), all_reduce("data")
+        u, _ = first.update(gradients(w, x), first.init(w), w)
+        u, _ = rest.update(u, rest.init(w), w, value=x.sum())
+        return optax.apply_updates(w, u), s, ()
+
+    found = look(step, W, TX.init(W))
+    assert found
+    assert [var.aval.shape for var in found.values] == [()]
+
+
+def test_leaves_of_other_shapes_are_not_the_updates():
+    """One leaf of two is alike, or all are, and there is one more."""
+    half = {"a": jnp.ones(3), "b": jnp.ones(2)}
+    more = {**W, "c": jnp.ones(())}
+
+    def step(half, more, none, w, s, x):
+        u, s = TX.update(gradients(w, x), s)
+        return half, more, none, optax.apply_updates(w, u), s, ()
+
+    found = look(step, half, more, (), W, TX.init(W))
+    assert found
+    assert found.places == [5, 6]
+
+    def lonely(half, x):
+        TX.update(gradients(W, x), TX.init(W))
+        return half, ()
+
+    found = look(lonely, half)
+    assert found
+    assert found.places == []
 
 
 def test_a_jitted_step_keeps_its_values():

@@ -1,7 +1,8 @@
 """A step may do more than its transformation says: what passes it by is warned of."""
 
+import linecache
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,8 @@ from flax import nnx
 from jax import lax
 
 import relaxjax
-from relaxjax import all_reduce, compression, emulate, local_sgd
+from relaxjax import all_reduce, compression, emulate, fsdp, local_sgd
+from relaxjax.workers.followed._passed_by import optimizers_in
 
 BATCH = np.arange(24.0, dtype=np.float32).reshape(8, 3)
 PARAMS = {"w": jnp.ones(3), "b": jnp.ones(())}
@@ -49,11 +51,17 @@ def jitted(tx: Any) -> Any:
     return jax.jit(good(tx))
 
 
+class Rates(NamedTuple):
+    """A state of the user's own, which is no optimizer's."""
+
+    of: Any
+
+
 def frozen_beside(tx: Any) -> Any:
     """Numbers of the state that a step reads, and need not change."""
 
     def step(p, rates, s, x):
-        g = jax.tree.map(jnp.multiply, jax.grad(loss_of)(p, x), rates)
+        g = jax.tree.map(jnp.multiply, jax.grad(loss_of)(p, x), rates.of)
         u, s = tx.update(g, s, p)
         return optax.apply_updates(p, u), rates, s, ()
 
@@ -151,18 +159,31 @@ def said(step: Any, tx: Any, others: int = 0, mesh: Any = None) -> list[str]:
     """What the first two steps say; `others` states like params stand between."""
     mesh = mesh or emulate(4)
     params, opt_state = relaxjax.init(tx, PARAMS, mesh)
-    between = [relaxjax.to_workers(PARAMS, mesh)] * others
+    own = Rates(PARAMS) if step is frozen_beside else PARAMS
+    between = [relaxjax.to_workers(own, mesh)] * others
     run = relaxjax.data_parallel(step(tx), mesh)
     state = (params, *between, opt_state)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2):
             *state, _ = run(*state, BATCH)
-    assert all(w.filename == __file__ for w in caught)
+    return texts_of(caught)
+
+
+def texts_of(caught: list[Any]) -> list[str]:
+    """What was said, and at which line: that of the call of the step."""
+    lines = {linecache.getline(w.filename, w.lineno).strip() for w in caught}
+    assert lines <= {"*state, _ = run(*state, BATCH)", "run(*now, BATCH)"}
     return [str(w.message) for w in caught]
 
 
-TXS = {"reduced": REDUCED, "local": LOCAL, "coded": CODED}
+HYPER: Any = optax.inject_hyperparams(optax.adam)(0.1)  # numbers that no step changes
+TXS = {
+    "reduced": REDUCED,
+    "local": LOCAL,
+    "coded": CODED,
+    "with hyperparams": optax.chain(all_reduce("data"), HYPER),
+}
 PLACES = {"emulated": emulate(4), "mesh": jax.make_mesh((4,), ("data",))}
 RIGHT: dict[str, Any] = {
     "as it should be": (good, 0),
@@ -243,6 +264,30 @@ def test_leaves_of_ones_own_may_part():
     assert "params 'w' depend" in text
 
 
+def test_leaves_of_ones_own_may_part_where_models_meet_over_another_axis():
+    """The second relaxation is given all params, and may mix them."""
+    inside = optax.partition(
+        {"all": all_reduce("data"), "own": relaxjax.local()}, {"w": "all", "b": "own"}
+    )
+    tx = optax.chain(inside, optax.sgd(0.1), local_sgd("host", 2))
+    hosts = emulate({"host": 2, "data": 2})
+    assert said(good, tx, mesh=hosts) == []
+    assert said(raw_alone, tx, mesh=hosts) == []  # nobody can know whose it is
+
+
+def test_slices_of_params_are_no_optimizers():
+    slices, state = fsdp.init(optax.adam(0.1), PARAMS, emulate(2))
+    assert optimizers_in((slices, 1)) == []
+    assert optimizers_in((slices, state))
+
+
+def test_models_part_over_all_axes():
+    hosts = emulate({"host": 2, "data": 2})
+    tx = optax.chain(all_reduce(("host", "data")), optax.sgd(0.1))
+    (text,) = said(raw_alone, tx, mesh=hosts)
+    assert "params 'b' depend on each worker's own batch over ['data', 'host']" in text
+
+
 def test_models_that_meet_over_one_axis_part_over_the_other():
     hosts = emulate({"host": 2, "data": 2})
     tx = optax.chain(all_reduce("data"), optax.adam(0.1), local_sgd("host", 2))
@@ -265,19 +310,21 @@ def stepped(step: Any, *state: Any, mesh: Any = None) -> list[str]:
     """What the first step says of states as `to_workers` makes them."""
     mesh = mesh or emulate(4)
     run = relaxjax.data_parallel(step, mesh)
-    state = relaxjax.to_workers(state, mesh)
+    now = relaxjax.to_workers(state, mesh)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run(*state, BATCH)
-    return [str(w.message) for w in caught]
+        run(*now, BATCH)
+    return texts_of(caught)
 
 
 ADAM = optax.adam(0.1)
 
 
 def test_an_optimizer_that_nobody_synchronizes_is_warned_of():
-    (text,) = stepped(good(ADAM), PARAMS, ADAM.init(PARAMS))
-    assert "each trains a model of its own" in text
+    for tx in (ADAM, HYPER):
+        for n in (2, 4):
+            (text,) = stepped(good(tx), PARAMS, tx.init(PARAMS), mesh=emulate(n))
+            assert "each trains a model of its own" in text
     assert stepped(good(ADAM), PARAMS, ADAM.init(PARAMS), mesh=emulate(1)) == []
 
 
