@@ -852,7 +852,7 @@ def test_state_is_stable_and_compiled_once(row, where):
         kinds.append(
             jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), (params, opt_state))
         )
-    assert len(traces) == 2  # one is compiled, and one is followed (`_looked`)
+    assert len(traces) == 1
     assert all(kind == kinds[0] for kind in kinds)
 
 

@@ -46,6 +46,7 @@ NEEDED = {
     "freeze_step": 2,
     "learning_rate": 0.1,
     "theta": 4.0,
+    "transformations": {0: relaxjax.all_reduce("data")},
     "loss": 0.25,
     "present": 0.75,
 }
@@ -120,13 +121,14 @@ def refused(error: ValueError) -> str:
     return match[1]
 
 
-def with_injected(name: str) -> Any:
-    """What a maker trains where all numbers are injected but those that it refuses."""
+def injected(name: str) -> tuple[Any, set[str]]:
+    """A maker whose numbers are injected, but those that it refuses; and these."""
     given, static = arguments(name), set()
     while True:
         how = optax.inject_hyperparams(maker(name), tuple(static))
         try:
-            return trained(how(**given))
+            jax.eval_shape(lambda how=how: trained(how(**given)))
+            return how(**given), static
         except ValueError as error:
             static.add(refused(error))
             assert len(static) <= len(given)
@@ -138,12 +140,26 @@ def assert_equal(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
+KNOBS = (
+    "learning_rate outer_learning_rate slow_learning_rate momentum pull mixing clip "
+    "decay strength consensus_step_size theta resolution b1 b2 eps weight_decay "
+    "coefficient_decay factor_change seed eta"
+)
+"""Numbers that may change from step to step."""
+
+
+@pytest.mark.parametrize("name", sorted(set(MAKERS) - ALONE))
+def test_numbers_are_injected_or_refused_by_name(name):
+    _, static = injected(name)
+    assert static.isdisjoint(KNOBS.split())
+
+
 @pytest.mark.long
 @pytest.mark.few(5)
 @pytest.mark.parametrize("name", sorted(set(MAKERS) - ALONE))
-def test_numbers_are_injected_or_refused_by_name(name):
+def test_injected_numbers_train_as_plain_ones(name):
     plain = maker(name)(**arguments(name))
-    assert_equal(with_injected(name), trained(plain))
+    assert_equal(trained(injected(name)[0]), trained(plain))
 
 
 @pytest.mark.few(5)
@@ -154,26 +170,6 @@ def test_a_part_of_a_partition_may_be_empty(name):
     plain = optax.chain(relaxjax.all_reduce("data"), optax.sgd(0.1))
     both = optax.partition({"none": tx, "all": plain}, {"w": "all", "m": "all"})
     assert_equal(trained(both), trained(plain))
-
-
-KNOBS = (
-    "learning_rate outer_learning_rate slow_learning_rate momentum pull mixing clip "
-    "decay strength consensus_step_size theta resolution b1 b2 eps weight_decay "
-    "coefficient_decay factor_change seed"
-)
-"""Numbers that may change from step to step; any other shapes the program."""
-
-
-@pytest.mark.few(5)
-@pytest.mark.parametrize("name", sorted(set(MAKERS) - ALONE))
-def test_rates_and_their_like_are_not_refused(name):
-    static = {
-        k
-        for k, v in arguments(name).items()
-        if isinstance(v, int | float) and k not in KNOBS.split()
-    }
-    how = optax.inject_hyperparams(maker(name), tuple(static))
-    jax.eval_shape(lambda: trained(how(**arguments(name))))
 
 
 def test_a_schedule_moves_a_knob():

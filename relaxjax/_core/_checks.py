@@ -25,6 +25,11 @@ def is_any_traced(tree: Any) -> bool:
     return any(map(is_traced, jax.tree.leaves(tree)))
 
 
+def is_off(value: Any) -> bool:
+    """Whether a number is known to be 0; a traced one may be any."""
+    return not is_traced(value) and value == 0
+
+
 def require_known(caller: str, name: str, value: Any) -> None:
     """Refuses a traced number where a shape or a program depends on it."""
     if isinstance(value, jax.Array):

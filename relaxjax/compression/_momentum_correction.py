@@ -32,7 +32,7 @@ from typing import Annotated, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._checks import require_momentum
+from relaxjax._core._checks import is_off, require_momentum
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._owed import OWED
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback, zeros_in
@@ -94,6 +94,6 @@ def momentum_correction(
         return mean, state._replace(accumulated=state.accumulated - c)
 
     init = zeros_in(MomentumCorrectionState)
-    name, has = "momentum_correction", momentum > 0
+    name, has = "momentum_correction", not is_off(momentum)
     feedback = Feedback(name, init, before, after, absent, momentum=has)
     return with_feedback(compressor, feedback)

@@ -19,12 +19,11 @@ from relaxjax._core._phases import (
     ticks_in_a_loop,
     timed,
 )
-from relaxjax._core.traced._marks import heard_updates
 from relaxjax._core.traced._silence import Silence, hearing
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._step_arguments import checked, require_worker_axis
 from relaxjax.workers._worker_axis import per_worker
-from relaxjax.workers.followed._looked import looked_at, shapes_of_one
+from relaxjax.workers.followed._looked import Looked, looked_at
 from relaxjax.workers.followed._own_keys import own_keys, warn_of_own_keys
 from relaxjax.workers.followed._own_value import warn_of_own_value
 from relaxjax.workers.followed._passed_by import (
@@ -38,6 +37,8 @@ from relaxjax.workers.followed._passed_by import (
 class StepPrograms:
     """Takes `(state, batch)` with a worker axis to `(state, metrics)`.
 
+    Programs are followed once they have run (`relaxjax.workers.followed`).
+
     Attributes:
       whole: the jitted step with all that may be due in it. It returns also in how many
         steps nothing is, if that is of use.
@@ -49,7 +50,8 @@ class StepPrograms:
     def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
         self._step, self._workers = step, workers
         self._silence = Silence() if host_is_asked(workers) else None
-        self._is_first, self._relaxes = True, False
+        self._is_first = True
+        self._found: list[Looked] = []  # what was traced since the last step
         self.looped: bool | None = None
         self._renews = False  # whether state is made anew in the step
         donated = (0,) if donate else ()
@@ -57,29 +59,18 @@ class StepPrograms:
         self.silent = jax.jit(self._nothing_due, donate_argnums=donated)
 
     def __call__(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
-        """Takes a step by one of the two; looks at the first one's numbers.
+        """Takes a step by one of the two.
 
         In a traced function no host does anything between the steps.
         """
         if is_any_traced(state):
             return self.whole(state, batch, False)[:2]
         first, self._is_first = self._is_first, False
-        if not first:
-            return self._step_of(state, batch)
-        shapes = shapes_of_one(state, batch, self._workers)
-        keys = own_keys(state, self._workers)
+        keys = own_keys(state, self._workers) if first else {}
         out = self._step_of(state, batch)
-        if not (self._relaxes or jax.tree.leaves(optimizers_in(shapes[0]))):
-            return out
-        if found := looked_at(self._step, shapes, self._workers):
-            warn_of_old_state(found)
-            if not self._relaxes:
-                warn_of_nothing(found, self._workers)
-            elif not (
-                warn_of_own_value(found, self._workers)
-                or warn_of_own_keys(found, keys, self._workers)
-            ):
-                warn_of_own_batch(found, self._workers)
+        for found in self._found[-1:]:  # a new program: the first, or that of a phase
+            _warn(found, keys, self._workers)
+        self._found.clear()
         return out
 
     def _step_of(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
@@ -105,12 +96,13 @@ class StepPrograms:
         step = checked(self._step)
 
         def heard(*args: Any) -> tuple[Any, Any, Any]:
-            with hearing(silent=silent) as announced, heard_updates() as updates:
+            with hearing(silent=silent) as announced:
                 out = step(*args)
-            self._relaxes |= bool(updates)
             return *out, announced.left() if self._silence else None
 
-        one_worker = per_worker(heard, self._workers, batch=True)
+        # Of a program in which nothing is due, nothing can be said.
+        followed = heard if silent else looked_at(heard, self._found.append)
+        one_worker = per_worker(followed, self._workers, batch=True)
         # The host sets phases between the steps, in `DataParallelStep.__call__`. Counts
         # choose if a loop in the step takes several, if state is made anew in it, or if
         # the step is in a traced function.
@@ -127,6 +119,19 @@ class StepPrograms:
         with making() as made:
             program = timed(lambda s: jax.make_jaxpr(step)(*s, batch), state)
         self.looped, self._renews = ticks_in_a_loop(program.jaxpr), bool(made)
+
+
+def _warn(found: Looked, keys: Any, workers: WorkerMesh) -> None:
+    """Warns of what passes the relaxations by, of one thing at most."""
+    if not (found.relaxes or jax.tree.leaves(optimizers_in(found.state))):
+        return
+    warn_of_old_state(found)
+    if not found.relaxes:
+        warn_of_nothing(found, workers)
+    elif not (
+        warn_of_own_value(found, workers) or warn_of_own_keys(found, keys, workers)
+    ):
+        warn_of_own_batch(found, workers)
 
 
 def host_is_asked(workers: WorkerMesh) -> bool:

@@ -124,7 +124,19 @@ def test_updates_are_heard_with_their_values_and_params():
         tx.update(x, state, x, factor=4)
     tx.update(x, state, x, value=7)
     tx.update(x, state, x)
-    assert heard == [(3, x, x), (0, x, None), (None, x, x), (None, x, x)]
+    given = [x[:-1] for x in heard]
+    assert given == [(3, x, x), (0, x, None), (None, x, x), (None, x, x)]
+
+
+def test_updates_are_heard_with_their_trace():
+    tx, x = doubled("mine", "models"), jnp.ones(())
+    state = tx.init(x)
+    with heard_updates() as heard:
+        tx.update(x, state)
+        jax.jit(lambda x: tx.update(x, state)[0])(x)
+        tx.update(x, state)
+    first, inside, last = (given.trace for given in heard)
+    assert first == last != inside
 
 
 def test_an_optimizer_that_a_relaxation_calls_is_not_the_relaxation():

@@ -22,7 +22,9 @@ AGAIN, STEPS = 4, 7  # steps after which state begins anew, and all
 PHASED: dict[str, Any] = {
     "power_sgd": relaxjax.power_sgd("data", rank=2, start_after=2, min_compression=0),
     "acp_sgd": relaxjax.acp_sgd("data", rank=2, start_after=3, min_compression=0),
-    "before_step": relaxjax.before_step(all_reduce("data"), 2),
+    "before_step": optax.chain(
+        relaxjax.before_step(optax.scale(2.0), 2), all_reduce("data")
+    ),
     "by_step": relaxjax.by_step(
         {0: all_reduce("data"), 2: all_reduce("data", algorithm="ring")}
     ),

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import optax
+from jax.extend import core
 
 from relaxjax._core._arrays import require_arrays, require_dtypes
 from relaxjax._core._axis import AxisName, axes_of
@@ -27,9 +28,7 @@ from relaxjax._core.layouts._unreduced import opens_own_mapping, refuse_unreduce
 
 T = TypeVar("T")
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
-_HEARD: ContextVar[list[tuple[Any, Any, Any]] | None] = ContextVar(
-    "heard", default=None
-)
+_HEARD: ContextVar[list["Given"] | None] = ContextVar("heard", default=None)
 _PASSED_OVER: ContextVar[bool] = ContextVar("passed over", default=False)
 _MEETS: ContextVar[dict[str, int] | None] = ContextVar("meets", default=None)
 _STARTED: ContextVar[bool] = ContextVar("started", default=False)
@@ -50,6 +49,15 @@ class Station(NamedTuple):
     side: str
     axes: tuple[str, ...]
     number: int
+
+
+class Given(NamedTuple):
+    """What a relaxation's update is given, and in which trace."""
+
+    value: Any
+    updates: Any
+    params: Any
+    trace: Any
 
 
 def marked(
@@ -81,7 +89,8 @@ def marked(
         number = 0 if numbers is None else next(numbers)
         heard = _HEARD.get()
         if heard is not None:
-            heard.append((extra_args.get("value"), updates, params))
+            at = core.get_opaque_trace_state()
+            heard.append(Given(extra_args.get("value"), updates, params, at))
         if side in ("tracking", "models"):
             refuse_unreduced(name, updates)
         with jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}"):
@@ -165,8 +174,8 @@ def passed_over() -> AbstractContextManager[bool]:
     return _with(_PASSED_OVER, True)
 
 
-def heard_updates() -> AbstractContextManager[list[tuple[Any, Any, Any]]]:
-    """In it, the `value=` that relaxations are given, with updates and params."""
+def heard_updates() -> AbstractContextManager[list[Given]]:
+    """Collects what updates of relaxations are given in it."""
     return _with(_HEARD, [])
 
 

@@ -41,7 +41,7 @@ import optax
 
 from relaxjax._core._arrays import require_dtypes, require_own
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_fraction, require_whole
+from relaxjax._core._checks import is_off, require_fraction, require_whole
 from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._random import normals
@@ -187,7 +187,7 @@ def arc_top_k(
         v, h, mean = (tree.unflatten([m[i] for m in after]) for i in range(3))
         return out, ArcTopKState(state.step + 1, v, h, mean, state.layout)
 
-    side = "momenta" if eta < 1 else "gradients"
+    side = "gradients" if is_off(1 - eta) else "momenta"
     return marked(_CALLER, side, axis_name, init, update)
 
 

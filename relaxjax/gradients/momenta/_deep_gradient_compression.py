@@ -38,7 +38,7 @@ import optax
 
 from relaxjax._core._arrays import require_dtypes
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import is_traced
+from relaxjax._core._checks import is_off, is_traced
 from relaxjax._core._extremes import largest, whole_max
 from relaxjax._core._phases import Clock, clock, phased
 from relaxjax._core._tree import wide, widened
@@ -146,7 +146,7 @@ def deep_gradient_compression(
         out, after = phase.update(updates, state.exchange, weight=weight)
         return out, state._replace(clock=state.clock.tick(), exchange=after)
 
-    side = "momenta" if momentum else "gradients"
+    side = "gradients" if is_off(momentum) else "momenta"
     return marked(_CALLER, side, axis_name, init, phased(update))
 
 

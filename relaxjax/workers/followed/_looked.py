@@ -1,31 +1,35 @@
-"""One worker's step, traced without a device, to be followed before it is trusted."""
+"""One worker's step, traced once: mapped over the workers, and followed before trust.
+
+JAX maps a jitted step from its program for one worker, under `jax.vmap` too. So that
+program, in which all collectives stand, is at hand without a trace of its own.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core
 
-from relaxjax._core._phases import hosted
-from relaxjax._core.traced._marks import heard_updates
-from relaxjax.workers._mesh import WorkerMesh
-from relaxjax.workers.followed._traced import tracing
+from relaxjax._core.traced._marks import Given, heard_updates
 
 
 class Looked(NamedTuple):
-    """A traced step (state, batch) -> (state, values).
+    """A traced step (state, batch) -> (state, values, ...).
 
     Attributes:
       program: the closed jaxpr.
       state: the state's shapes and dtypes, by argument.
       values: what relaxations are given as `value=`.
       places: those of the params, among the state's leaves.
+      relaxes: whether there are relaxations in it.
     """
 
     program: Any
     state: tuple[Any, ...]
     values: Sequence[Any]
     places: Sequence[int]
+    relaxes: bool
 
     @property
     def states(self) -> int:
@@ -33,53 +37,46 @@ class Looked(NamedTuple):
         return len(jax.tree.leaves(self.state))
 
 
-def shapes_of_one(state: Any, batch: Any, workers: WorkerMesh) -> tuple[Any, Any]:
-    """What one worker's step takes, as shapes and dtypes."""
-
-    def own(x: Any) -> jax.ShapeDtypeStruct:
-        kind = jax.typeof(x)
-        return jax.ShapeDtypeStruct(kind.shape[1:], kind.dtype)
-
-    def share(x: Any) -> jax.ShapeDtypeStruct:
-        kind = jax.typeof(x)  # of an array of NumPy too, in the dtype that JAX takes
-        rows, *rest = kind.shape
-        return jax.ShapeDtypeStruct((rows // workers.n, *rest), kind.dtype)
-
-    return jax.tree.map(own, hosted(state)), jax.tree.map(share, batch)
-
-
 def looked_at(
-    step: Callable[..., Any], shapes: tuple[Any, Any], workers: WorkerMesh
-) -> Looked | None:
-    """The step of one worker; None inside another trace, or where it fails.
+    step: Callable[..., tuple[Any, ...]], found: Callable[[Looked], None]
+) -> Callable[..., tuple[Any, ...]]:
+    """The same `step(*state, batch) -> (state, ...)`; where traced, it is `found`.
 
     The params are those that relaxations are given; where these are not an argument's
     own, as in a step that is jitted itself, they are the first argument like the
     updates. Of the values of such a step nothing is known.
     """
-    alike: set[int] = set()
 
-    def listened(*args: Any) -> Any:
-        with heard_updates() as heard:
-            out = step(*args)
-        for _, updates, _ in heard:
-            alike.update(_places(args[:-1], updates))
-        values = [value for value, *_ in heard]
-        return out[:-1], values, [params for *_, params in heard]
+    def one_worker(*args: Any) -> tuple[Any, ...]:
+        heard: list[Given] = []
 
-    state, batch = shapes
-    try:
-        with tracing(workers) as trace:
-            run = trace(listened, return_shape=True)
-            program, (_, values, _) = run(*state, batch)
-    except Exception:
-        return None  # of a program that has run: it is a look, and no step
-    states = len(jax.tree.leaves(state))
-    end = states + len(jax.tree.leaves(values))
+        def listened(*args: Any) -> tuple[Any, ...]:
+            here = core.get_opaque_trace_state()
+            with heard_updates() as given:
+                state, *rest = step(*args)
+            for x in given:
+                inner = x._replace(value=None, params=None)  # no results of this trace
+                heard.append(x if x.trace == here else inner)
+            return state, [x.value for x in heard], [x.params for x in heard], rest
+
+        program = jax.jit(listened, inline=True)
+        found(_looked(program.trace(*args).jaxpr, args[:-1], heard))
+        state, _, _, rest = program(*args)
+        return state, *rest
+
+    return one_worker
+
+
+def _looked(program: Any, state: tuple[Any, ...], heard: Sequence[Given]) -> Looked:
+    spec = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state)
+    sizes = [len(jax.tree.leaves(x)) for x in (spec, [x.value for x in heard])]
+    states, end = sizes[0], sum(sizes)
     outs, ins = program.jaxpr.outvars, program.jaxpr.invars[:states]
     given = {id(var) for var in outs[end:]}
     own = [i for i, var in enumerate(ins) if id(var) in given]
-    return Looked(program, state, outs[states:end], own or sorted(alike))
+    alike = {i for x in heard for i in _places(spec, x.updates)}
+    places = own or sorted(alike)
+    return Looked(program, spec, outs[states:end], places, bool(heard))
 
 
 def _places(state: Any, updates: Any) -> range:

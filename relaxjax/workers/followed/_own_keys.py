@@ -73,6 +73,6 @@ def warn_of_own_keys(found: Looked, keys: dict[int, Own], workers: WorkerMesh) -
             "numbers reach the params behind all relaxations, so that the models part, "
             "though gradients are reduced. Make an optimizer's state by relaxjax.init, "
             "or give it to workers by relaxjax.to_workers(..., same=True)",
-            stacklevel=4,
+            stacklevel=5,
         )
     return bool(parting)

@@ -34,7 +34,7 @@ def warn_of_own_value(found: Looked, workers: WorkerMesh) -> bool:
             "here, and no relaxation comes after it: learning rates, and so models, "
             "part, though gradients are reduced. Give all workers the mean, as in "
             f"tx.update(..., value=jax.lax.pmean(loss, {axis!r}))",
-            stacklevel=4,
+            stacklevel=5,
         )
     return parted
 

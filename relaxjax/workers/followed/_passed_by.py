@@ -50,7 +50,7 @@ def warn_of_own_batch(found: Looked, workers: WorkerMesh) -> None:
             "Change params only by the updates that tx.update returns. Average other "
             "numbers that decide or scale, such as a loss, before they are used: "
             f"jax.lax.pmean(x, {axes[0]!r})",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -88,7 +88,7 @@ def warn_of_nothing(found: Looked, workers: WorkerMesh) -> None:
             "brings the workers together, so that each trains a model of its own. Put "
             "relaxjax.all_reduce before the optimizer, and make its state by "
             "relaxjax.init, which looks at the transformation",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -102,7 +102,7 @@ def warn_of_old_state(found: Looked) -> None:
                 f"{number}, and returns it as it was, so that momenta, residuals and "
                 "counts never leave their start. Return the state that tx.update "
                 "returns: updates, opt_state = tx.update(gradients, opt_state, params)",
-                stacklevel=4,
+                stacklevel=5,
             )
 
 

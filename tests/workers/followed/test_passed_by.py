@@ -230,6 +230,14 @@ def test_a_jitted_step_is_looked_into():
     assert "returns it as it was" in text
 
 
+def test_a_phase_without_a_reducer_is_warned_of_where_it_begins():
+    tx = optax.chain(relaxjax.before_step(all_reduce("data"), 1), optax.sgd(0.1))
+    (text,) = said(good, tx)
+    assert "nothing in it brings the workers together" in text
+    tx = optax.chain(relaxjax.before_step(optax.scale(2.0), 1), REDUCED)
+    assert said(good, tx) == []
+
+
 @pytest.mark.parametrize("name", TXS)
 def test_a_state_that_is_dropped_is_warned_of_once(name):
     (text,) = said(forgetful, TXS[name])
