@@ -18,12 +18,16 @@ import pytest
 
 # One module of LLVM for a program instead of dozens, and no fused multiply-add, which
 # would be used here and there, though workers must agree to the bit. XLA's plain
-# emitters, while it has them, compile in a third of the time. A version of XLA that
-# does not know a flag stops at it; flags already set come last, and hold.
+# emitters, while it has them, compile in a third of the time; later ones take as long
+# for a loop of many small arrays as for all else, where it becomes a single function. A
+# version of XLA that does not know a flag stops at it; flags already set come last, and
+# hold.
 if platform.machine() in ("x86_64", "AMD64"):
     fast = ["--xla_cpu_max_isa=AVX", "--xla_cpu_parallel_codegen_split_count=1"]
     if jax.__version_info__ < (0, 11):
         fast += ["--xla_cpu_use_fusion_emitters=false"]
+    else:
+        fast += ["--xla_disable_hlo_passes=small-while-loop-hoisting"]
     os.environ["XLA_FLAGS"] = " ".join([*fast, os.environ.get("XLA_FLAGS", "")])
 
 # Most of a test's time is LLVM's; HLO, which some tests read, stays as it is. A sixth

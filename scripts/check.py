@@ -1,9 +1,11 @@
 """Sets up an environment and passes the tests: lint, types, tests.
 
 python3 scripts/check.py            on this Python
-python3 scripts/check.py --ci       with long tests, coverage and the documentation;
-                                    on the newest Python found, with the newest JAX
-python3 scripts/check.py --oldest   a quick subset, on the oldest Python and JAX
+python3 scripts/check.py --ci       with coverage and the documentation; on the newest
+                                    Python found, with the newest JAX; with long tests
+                                    too if nothing runs `--oldest`
+python3 scripts/check.py --oldest   long tests, and a quick subset of the others, on the
+                                    oldest Python and JAX
 python3 scripts/check.py --programs what GPUs and TPUs would run, by the newest JAX;
                                     --old-programs on this Python; not in CI
 python3 scripts/check.py --peers    beside other packages, on the same numbers: writes
@@ -177,14 +179,15 @@ def check_file(file: str) -> None:
 
 
 def check_ci() -> None:
-    """Lint, types, long tests as well, with coverage, and the documentation."""
+    """Lint, types, tests of every law with coverage, and the documentation."""
     python = newest()
     # To count lines costs 3.11 half of the tests' time, and later ones nothing.
     core = "sysmon" if found_python(*NEWEST) else "ctrace"
     say_versions(python)
     lint(python)
     coverage = ["--cov", "--cov-report=term", "--cov-fail-under=95"]
-    run(python, *TESTS, "--quarter", *coverage, COVERAGE_CORE=core)
+    cases = "--brief" if found_python(OLDEST[0]) else "--quarter"
+    run(python, *TESTS, cases, *coverage, COVERAGE_CORE=core)
     docs = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     with typed(python):  # each of the two takes one core, and tests take two
         run(python, *docs, "docs", "docs/_build/html")
@@ -205,7 +208,10 @@ def found_python(*names: str) -> str | None:
 
 
 def check_oldest() -> None:
-    """The oldest Python and JAX that are supported: types of the package, tests."""
+    """The oldest Python and JAX that are supported: types of the package, tests.
+
+    JAX 0.10 compiles for CPUs in two thirds of the time, so long tests run on it.
+    """
     python = oldest()
     if python is None:
         print(f"skipped: {OLDEST[0]} is not installed")
@@ -214,6 +220,7 @@ def check_oldest() -> None:
     lint(python)
     with typed(python, "relaxjax", "examples"):
         run(python, "-m", "pytest", "-q", "-m", "not slow", "-n", "2", *QUICK)
+        run(python, *TESTS, "-m", "long and not slow", "--quarter")
 
 
 def say_versions(python: Path) -> None:

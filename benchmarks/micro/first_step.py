@@ -1,5 +1,7 @@
 """Processor seconds until a first step is done: `init`, tracing, compiling, running.
 
+Imports are not in it.
+
 Each program runs in a process of its own, without a cache of compiled programs, and so
 does its baseline, in turns: optax alone, with a `pmean` of gradients and loss in one
 jitted step, params replicated. The model is a perceptron of layers of 64 x 64 weights
@@ -100,10 +102,9 @@ def child(name: str, place: str, layers: int) -> None:
     params = {f"layer{i}": dict(layer) for i in range(layers)}
     batch = jnp.ones((ROWS, WIDTH)), jnp.ones((ROWS, WIDTH))
     jax.block_until_ready(params)
+    first = _by_hand if name == BASELINE else _relaxed(name)  # imports its rooms
     start = _processor_seconds()
-    jax.block_until_ready(
-        (_by_hand if name == BASELINE else _relaxed(name))(place, params, batch)
-    )
+    jax.block_until_ready(first(place, params, batch))
     print(_processor_seconds() - start)
 
 

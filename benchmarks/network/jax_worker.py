@@ -4,6 +4,7 @@ Run as `python -m benchmarks.network.jax_worker FILE PROCESS PROCESSES ADDRESS`.
 """
 
 import json
+import warnings
 from typing import Any
 
 import jax
@@ -71,7 +72,9 @@ def begin(
     """
     programs = {} if programs is None else programs
     tx, _ = _program(method, task, mesh, programs)
-    alone = method["name"] == "alone"  # on purpose: init is not to warn of it
+    alone = method["name"] == "alone"  # on purpose: nothing is to warn of it
+    if alone:
+        warnings.filterwarnings("ignore", "data_parallel: the step trains")
     run = init(tx, task.params, mesh, reduced_in_step=alone)
     return _training(method, run, task, mesh, programs)
 

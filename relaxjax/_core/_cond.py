@@ -58,10 +58,21 @@ def when(
         now, others = jax.tree.map(
             lambda x: lax.optimization_barrier((due, x))[1], (now, read)
         )
-        over = like_varying(jnp.zeros((), bool), due)
+        over = like_varying(_never(due), due)
         return over, like_varying(act(now, *others), first)
 
     return lax.while_loop(lambda carry: carry[0], turn, (condition, first))[1]
+
+
+def _never(due: jax.Array) -> jax.Array:
+    """False, at the end of a turn.
+
+    Where no device is behind a worker, a loop holds no collective, and XLA for CPUs
+    makes one function of a loop of few bytes, which takes it minutes for many leaves.
+    It does not where there is a sort in it (`small-while-loop-hoisting`, jax 0.12).
+    """
+    over, mapped = jnp.zeros((), bool), jax.sharding.get_abstract_mesh().manual_axes
+    return over if mapped else lax.sort(jnp.stack([due, over]))[0]
 
 
 def select_tree(condition: jax.Array, now: Any, before: Any) -> Any:

@@ -6,7 +6,7 @@ program took six times as long to compile as with positions that come out of an
 `optimization_barrier`. Other backends see them as they are, and so do all where there
 are `FEW`: what it takes to hide them is more than they cost.
 
-Cost: an int32 for each piece; nothing is computed.
+Cost: a uint32 for each piece; nothing is computed.
 """
 
 import itertools
@@ -27,7 +27,7 @@ def starts_of(sizes: Sequence[int]) -> Sequence[Any]:
     *starts, end = itertools.accumulate(sizes, initial=0)
     if len(starts) <= FEW or end > np.iinfo(np.int32).max:
         return starts
-    numbers = [np.int32(start) for start in starts]
+    numbers = [np.uint32(start) for start in starts]  # no negative one to ask for
     hidden = lax.optimization_barrier
     return lax.platform_dependent(numbers, cpu=hidden, default=list)
 

@@ -49,7 +49,7 @@ from relaxjax.ps._coded_transfers import (
     require_full,
 )
 from relaxjax.ps._late import late_pushes
-from relaxjax.ps._refusals import check_servers
+from relaxjax.ps._refusals import check_servers, served_by
 from relaxjax.ps._servers import Servers, servers_of
 
 _CALLER = "parameter_server"
@@ -123,7 +123,7 @@ def parameter_server(
         the compressor cannot do pulls; in `init`: there are more servers than leaves,
         their number does not divide the workers', the optimizer is not elementwise or
         looks at the shapes of leaves; in `update`: no params, another tree than `init`
-        saw, leaves that the compiler shards.
+        saw, leaves that the compiler shards, a relaxation in the optimizer.
       NameError: it is called outside the axis.
 
     Example:
@@ -145,7 +145,7 @@ def parameter_server(
         order=None if order is None else tuple(order),
         bucket_bytes=check_bucket_bytes(bucket_bytes),
     )
-    step_of = optax.with_extra_args_support(optimizer).update
+    step_of = served_by(_CALLER, optimizer)
 
     def servers_for(tree: Any) -> Servers:
         at = servers_of(_CALLER, axis_name, servers, len(jax.tree.leaves(tree)))

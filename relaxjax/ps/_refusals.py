@@ -1,8 +1,12 @@
-"""Which numbers of servers there cannot be."""
+"""Which numbers of servers there cannot be, and what they cannot run."""
 
+from collections.abc import Callable
 from typing import Any
 
+import optax
+
 from relaxjax._core._checks import require_whole
+from relaxjax._core.traced._marks import heard_updates
 
 
 def number_of_servers(
@@ -34,3 +38,24 @@ def check_servers(caller: str, number: Any) -> None:
     """Refuses what is not a number of servers, before any axis is known."""
     if number is not None:
         require_whole(caller, "servers", number)
+
+
+def served_by(
+    caller: str, optimizer: optax.GradientTransformation
+) -> Callable[..., tuple[Any, Any]]:
+    """The update of the servers' optimizer, which refuses relaxations in it."""
+    update = optax.with_extra_args_support(optimizer).update
+
+    def step(*args: Any, **extra_args: Any) -> tuple[Any, Any]:
+        with heard_updates() as inside:
+            out = update(*args, **extra_args)
+        if inside:
+            raise ValueError(
+                f"{caller}: there is a relaxation in the optimizer, where it would "
+                "bring slices of different leaves together. Servers reduce gradients "
+                "themselves: leave it out, and give the servers compressor= or "
+                "staleness="
+            )
+        return out
+
+    return step

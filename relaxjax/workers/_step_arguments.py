@@ -11,7 +11,14 @@ from jax.sharding import Mesh
 
 from relaxjax._core._arrays import difference
 from relaxjax._core._phases import clocks_of, ticking
-from relaxjax._core._tree import dtype_and_shape, key_path, layout_of, leaf_names, wide
+from relaxjax._core._tree import (
+    dtype_and_shape,
+    is_key,
+    key_path,
+    layout_of,
+    leaf_names,
+    wide,
+)
 from relaxjax.workers._mesh import WorkerMesh
 
 
@@ -148,9 +155,25 @@ def checked(step: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
             )
         _require_clocks(before, ticked)
         _require_stable(before, out[:-1])
+        _require_numbers(out[-1])
         return out[:-1], out[-1]
 
     return one_worker
+
+
+def _require_numbers(metrics: Any) -> None:
+    """Refuses metrics without a mean, such as a text or a key."""
+    for path, x in jax.tree.leaves_with_path(metrics):
+        try:
+            kind: Any = jax.typeof(x)
+        except TypeError:
+            kind = type(x).__name__
+        if isinstance(kind, str) or is_key(kind):
+            raise TypeError(
+                f"data_parallel: metric {key_path(path)!r} is of type {kind}, and has "
+                "no mean over the workers. Return numbers, and what is to be kept as "
+                "a part of the state"
+            )
 
 
 def _require_clocks(state: tuple[Any, ...], ticked: list[tuple[int, ...]]) -> None:

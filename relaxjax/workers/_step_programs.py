@@ -122,10 +122,16 @@ class StepPrograms:
 
 
 def _warn(found: Looked, keys: Any, workers: WorkerMesh) -> None:
-    """Warns of what passes the relaxations by, of one thing at most."""
+    """Warns of what passes the relaxations by, of one thing at most.
+
+    Where counts choose among phases, a walk takes what one phase leaves for what
+    another finds, and nothing can be said.
+    """
     if not (found.relaxes or jax.tree.leaves(optimizers_in(found.state))):
         return
     warn_of_old_state(found)
+    if any(clock.ends and not clock.hosted for clock in clocks_of(found.state)):
+        return
     if not found.relaxes:
         warn_of_nothing(found, workers)
     elif not (

@@ -260,6 +260,8 @@ def layer(x, w):
     return activations.all_reduce(jnp.tanh(x @ w[0]) @ w[1], AXIS, forward=E4M3)
 
 
+@pytest.mark.long
+@pytest.mark.few(4)
 @pytest.mark.parametrize("typed", [False, True])
 def test_in_a_scan_over_layers_and_computed_again(typed):
     rng = np.random.default_rng(0)

@@ -55,6 +55,7 @@ def together(params):
         place["experts"] = before
 
 
+@pytest.mark.long
 def test_without_codes_it_is_the_model_on_one_device():
     params = jax.tree.map(jnp.asarray, EXAMPLE["parts"](0))
     losses, grads = jax.jit(
@@ -68,6 +69,7 @@ def test_without_codes_it_is_the_model_on_one_device():
         np.testing.assert_allclose(found, one, 2e-4, 1e-7)
 
 
+@pytest.mark.long
 def test_codes_are_near_it_and_send_what_is_stated():
     params, codes = EXAMPLE["parts"](0), EXAMPLE["CODES"]["8 bits both ways"]
     exact, coded = (jax.jit(partial(nats, c))(params) for c in ({}, codes))

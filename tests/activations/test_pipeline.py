@@ -53,6 +53,7 @@ def test_without_codes_it_is_the_model_on_one_device():
         np.testing.assert_allclose(found, exact, 2e-4, 1e-7)
 
 
+@pytest.mark.long
 def test_codes_are_near_it_both_ways():
     params = EXAMPLE["parts"](0)
     exact, _, expected = of_stages({}, params)

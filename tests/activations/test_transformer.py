@@ -52,6 +52,8 @@ def test_without_codes_it_is_the_model_on_one_device():
         np.testing.assert_allclose(found, exact, 2e-4, 1e-6)
 
 
+@pytest.mark.long
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("name", "loss_off", "gradient_off"),
     [

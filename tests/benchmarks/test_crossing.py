@@ -60,6 +60,7 @@ def test_each_refusal_has_a_way_out_that_is_equal():
     assert used == set(range(len(WAYS)))
 
 
+@pytest.mark.long
 @pytest.mark.few(8)
 @pytest.mark.parametrize(("name", "place"), CROSSED)
 def test_a_cell_is_what_the_page_says(name, place):

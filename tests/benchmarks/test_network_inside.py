@@ -66,6 +66,7 @@ def test_codes_leave_the_loss_near_and_links_alone_cost_no_bytes(small):
     assert np.isfinite(alone.step(np.zeros(0)))
 
 
+@pytest.mark.long
 def test_a_pipeline_has_its_loss_in_the_last_stage(small):
     """The first host gives 0, and the params of each stage move."""
     kind = jax_inside.NAMES["pipeline"]

@@ -9,6 +9,7 @@ from benchmarks.gpu.record import Record
 from scripts import on_gpu
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_every_part_runs_in_small_and_only_once(tmp_path, capsys):
     assert on_gpu.main(["--tiny", "--out", str(tmp_path)]) == 0

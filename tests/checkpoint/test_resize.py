@@ -243,6 +243,7 @@ def test_anchors_and_momenta_of_outer_steps_stay():
     assert relaxjax.spread(b.kept) == 0
 
 
+@pytest.mark.few(4)
 @pytest.mark.long
 @pytest.mark.parametrize(
     "outer", [relaxjax.heloco(0.7), relaxjax.delayed_nesterov(0.7, every=2)]

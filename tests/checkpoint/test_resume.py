@@ -51,6 +51,7 @@ def resumed(
     return training.trained(tx, (tree["params"], tree["opt_state"]), second, DATA[3:])
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
@@ -73,6 +74,7 @@ def test_every_relaxation_goes_on_to_the_bit_on_devices(name, tmp_path):
     assert training.bits(resumed(tx, tmp_path, (mesh, mesh))) == training.bits(whole)
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("to_devices", [True, False])
 def test_devices_and_emulation_read_each_others(to_devices, tmp_path):

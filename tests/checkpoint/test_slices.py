@@ -59,6 +59,7 @@ def assert_wholes(tree: Any, other: Any) -> None:
         np.testing.assert_allclose(x, y, rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.few(5)
 @pytest.mark.parametrize("to", OTHERS, ids=str)
 def test_the_mean_of_islands_is_laid_out_again(to):
@@ -176,6 +177,7 @@ def test_what_all_islands_share_must_be_equal_whole():
         resized(Common(apart(shards)), like)
 
 
+@pytest.mark.long
 def test_each_slice_keeps_factors_of_its_own():
     """Those of low rank across islands: equal in all copies of a slice alone."""
     tx = optax.chain(relaxjax.power_sgd("island", rank=1), optax.sgd(0.1))

@@ -141,6 +141,7 @@ def lives(
         books.add(*json.loads(line))
 
 
+@pytest.mark.long
 @pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(200))
 def test_a_resume_is_the_run_that_was_never_stopped(seed, tmp_path):

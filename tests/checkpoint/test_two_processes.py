@@ -137,6 +137,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.long
 def test_a_second_writer_is_refused_and_told_of_the_first(tmp_path):
     command = [sys.executable, "-c", WRITER, str(tmp_path)]
     first = subprocess.Popen(

@@ -75,6 +75,7 @@ def test_the_error_is_that_of_all_roundings(n, algorithm):
     assert seen(n, algorithm) == pytest.approx(by_law(gradients(n), algorithm), rel=0.1)
 
 
+@pytest.mark.long
 def test_a_ring_of_more_workers_loses_more_beside_two_shots():
     beside = [seen(n, "ring") / seen(n, "two_shot") for n in (4, 16)]
     assert beside[1] / beside[0] == pytest.approx(2, rel=0.2)

@@ -69,6 +69,7 @@ def test_what_came_out_and_what_is_kept_are_all_there_was(algorithm, size):
         np.testing.assert_array_equal(e, same[1])
 
 
+@pytest.mark.long
 def test_a_worker_without_gradients_owes_nothing():
     """Nor while it is absent; by `error_feedback` it keeps what it added up."""
     gs = drawn(12, 3)

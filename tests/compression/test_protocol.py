@@ -53,6 +53,7 @@ def test_without_feedback_the_mean_comes_out():
     assert NO_FEEDBACK.before(g, state) is g
     assert NO_FEEDBACK.after(g, c, mean, state) == (mean, ())
     assert NO_FEEDBACK.absent is None
+    assert not NO_FEEDBACK.momentum
 
 
 def test_what_is_unbiased_is_divided_by_1_plus_omega():

@@ -9,6 +9,8 @@ from relaxjax import compression
 TOP = np.finfo(np.float32).max
 
 
+@pytest.mark.long
+@pytest.mark.few(4)
 @pytest.mark.parametrize("rotation", [compression.rotated, compression.in_cosines])
 def test_the_largest_floats_come_back_finite(rotation):
     """A rounding up of what is nearly the largest float would be infinite."""

@@ -60,6 +60,7 @@ def test_top_k_sends_twelve_bits_an_index_in_blocks_of_4096():
     assert payload.indices.tolist() == [0x01, 0x30, 0x12]
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @sizes
 def test_kept_values_travel_in_the_code_that_is_given(size):

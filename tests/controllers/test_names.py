@@ -29,6 +29,7 @@ def trained(tx: Any, steps: int) -> Any:
     return run
 
 
+@pytest.mark.long
 def test_codes_by_name_are_those_of_phases():
     tx = parse("all_reduce@two_shot").build("data", TRAINING, codes="table:0=8,3=4")
     eight, four = (
@@ -38,6 +39,7 @@ def test_codes_by_name_are_those_of_phases():
     assert_equal(trained(tx, 6), trained(relaxjax.by_step({0: eight, 3: four}), 6))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", ["local_sgd@two_shot", "delay", "diloco"])
 def test_all_that_takes_codes_takes_those_that_change(name):
     tx = parse(name).build("data", TRAINING, codes="table:0=8,3=4")

@@ -78,6 +78,7 @@ def test_the_error_of_the_largest_elements(keep, expected):
     np.testing.assert_allclose(found, np.full(3, expected), atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_error_of_a_residual():
     """Of four bits it is less than of two, on all workers alike."""
 

@@ -38,6 +38,7 @@ def meeting_run(period: Any, steps: int, mesh: Any, controller: Any = None) -> A
     return losses, params, record
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("place", [emulate, mesh_of])
 def test_a_run_of_ada_comm_is_that_of_its_table(place):
     steps, controller = 40, controllers.ada_comm(12)
@@ -139,6 +140,7 @@ def ranked_run(
     return params, state, record
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("place", [emulate, mesh_of])
 def test_a_run_of_accordion_is_that_of_its_table(place):
@@ -154,6 +156,8 @@ def test_a_run_of_accordion_is_that_of_its_table(place):
     assert_equal(jax.tree.leaves(state), jax.tree.leaves(later))
 
 
+@pytest.mark.long
+@pytest.mark.few(4)
 @pytest.mark.parametrize("swap", [2 * EVERY, 2 * EVERY + 1])
 def test_a_run_that_resumes_decides_the_same(swap, tmp_path):
     """From a checkpoint and the decisions so far, which say how it is built."""
@@ -240,6 +244,7 @@ def test_all_workers_read_the_same_bits():
         assert np.isnan(norms["b"]).all()
 
 
+@pytest.mark.long
 def test_agreement_of_equal_of_orthogonal_and_of_opposite_ways():
     def r(ways: Any) -> float:
         def one(x: jax.Array) -> jax.Array:

@@ -109,3 +109,14 @@ def test_transformations_and_what_is_taken_for_one():
             _checks.require_transformation("f", "inner", wrong)
     with pytest.raises(TypeError, match=r"\(\.\.\.\): call it, as in optax.adam"):
         _checks.require_transformation("f", "inner", optax.adam)
+
+
+def test_what_is_off_is_known_to_be_zero():
+    assert _checks.is_off(0)
+    assert _checks.is_off(0.0)
+    assert _checks.is_off(jnp.zeros(()))
+    assert not _checks.is_off(0.5)
+    assert not _checks.is_off(-1)
+    seen: list[bool] = []
+    jax.eval_shape(lambda x: seen.append(_checks.is_off(x)), 0.0)
+    assert seen == [False]

@@ -1,5 +1,7 @@
 """Choices by a condition: what runs, what comes out, and what its type says."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,6 +84,28 @@ def test_what_acts_or_stays():
     each = jax.vmap(lambda due, z: when(due, added, x | {"a": z}, y))
     out = each(np.array([True, False]), np.array([1, 2], np.float32))
     assert out["a"].tolist() == [5, 2]
+
+
+def test_a_loop_of_many_small_leaves_is_compiled_leaf_by_leaf():
+    """XLA for CPUs makes one function of a small loop, which took it a minute here."""
+
+    def compiled(loop: Any, *args: Any) -> str:
+        lowered = jax.jit(jax.vmap(loop)).lower(*args)
+        # What conftest.py takes out of all other programs.
+        whole = lowered.compile(compiler_options={"xla_disable_hlo_passes": ""})
+        return str(whole.as_text())
+
+    def plain(due, x):
+        return lax.while_loop(lambda c: c[0], lambda c: (~c[0], act(c[1])), (due, x))
+
+    def act(x):
+        return [jnp.tanh(leaf) + leaf.mean() for leaf in x]
+
+    due, leaves = np.ones(4, bool), [np.ones((4, 8), np.float32)] * 9
+    ours = compiled(lambda due, x: when(due, act, x), due, leaves)
+    assert "small_call" not in ours
+    if jax.__version_info__ >= (0, 12):
+        assert "small_call" in compiled(plain, due, leaves)
 
 
 @pytest.mark.parametrize("mapped", [False, True])

@@ -72,6 +72,7 @@ def on(shape: tuple[int, ...], run: Any) -> Any:
     return {k: np.asarray(found[k]) / np.asarray(right[k]) for k in right}
 
 
+@pytest.mark.long
 @pytest.mark.few(8)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("n", [2, 4])

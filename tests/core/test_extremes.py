@@ -107,6 +107,7 @@ def test_the_largest_of_nothing_is_zero():
     np.testing.assert_array_equal(largest(jnp.zeros((3, 0)), 1), np.zeros(3))
 
 
+@pytest.mark.long
 def test_complex_numbers_and_doubles_have_a_largest_magnitude():
     x = np.full(5000, 3 + 4j, np.complex64)
     assert largest(jnp.asarray(x)) == 5

@@ -41,6 +41,14 @@ def test_alike_pieces_are_compiled_once_on_cpu():
     assert kernels(lambda x: [2 * part for part in cut(x, shapes)], flat) == 0
 
 
+def test_no_piece_is_asked_whether_it_starts_below_zero():
+    shapes = [(4,)] * 100
+    text = str(jax.make_jaxpr(lambda x: cut(x, shapes))(jnp.ones(400)))
+    assert text.count("dynamic_slice") == 100
+    assert " lt " not in text
+    assert "select_n" not in text
+
+
 def test_gradients_pass_through():
     weights = jnp.arange(1.0, 6.0)
 

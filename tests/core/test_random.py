@@ -111,6 +111,7 @@ def test_same_under_vmap():
     assert (both[1] == _random.bits(words[1], 100)).all()
 
 
+@pytest.mark.long
 def test_normals_of_many_shapes_are_one_draw():
     """Each element is drawn once, in order; a program has one generator, in a loop."""
     shapes = [(2, 3), (), (0, 4), (4,)]

@@ -90,6 +90,7 @@ REDUCED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @places
 @pytest.mark.parametrize("algorithm", REDUCED)

@@ -34,6 +34,8 @@ def own(mesh, axis, key):
     return relaxjax.data_parallel(step, mesh)(start, jnp.zeros(4))[0]
 
 
+@pytest.mark.long
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", MESHES)
 def test_they_are_those_of_to_workers(name):
     mesh, axis = MESHES[name]

@@ -193,6 +193,7 @@ def test_over_two_axes_hosts_gossip():
         np.testing.assert_allclose(x, np.repeat(y, 2, axis=0), atol=1e-6)
 
 
+@pytest.mark.long
 def test_beside_tensor_parallelism_nothing_changes():
     """Except that it is refused without specs."""
 

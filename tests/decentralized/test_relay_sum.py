@@ -136,6 +136,7 @@ def test_sends_the_params_to_each_neighbor(n):
         assert relaxjax.wire_bytes(tx, params, emulate(n)) == most * 19 * 4
 
 
+@pytest.mark.long
 def test_what_does_not_reach_a_worker_may_not_be_finite():
     """Worker 0's model is lost; worker 2 has not heard of it after one round."""
     tx: Any = relaxjax.relay_sum("data", topology.chain(3))

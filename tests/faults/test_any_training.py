@@ -303,6 +303,7 @@ def run(machine: type[AnyTraining], examples: int, shrink: bool = True) -> None:
     run_state_machine_as_test(machine, settings=how)
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("name", [which.name for which in FEW])
 def test_a_run_survives_what_befalls_it(name):

@@ -251,6 +251,7 @@ def keyless(tree: Any) -> Any:
     return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, tree)
 
 
+@pytest.mark.long
 def test_what_the_absent_hold_is_not_looked_at():
     guarded = skip_nonfinite(chain(), "data")
     tx: Any = participation(guarded, "data", [[1, 0, 1]])

@@ -91,6 +91,7 @@ SHAPES = {"kernel": (8, 6), "filter": (2, 2, 3, 4), "odd": (5, 3), "bias": (6,)}
 HELD = {"kernel": (4, 6), "filter": (2, 12), "odd": (8,), "bias": (3,)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "method",
     [

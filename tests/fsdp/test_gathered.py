@@ -108,6 +108,7 @@ def test_scattered_codes_like_lists_of_workers(n):
             np.testing.assert_allclose(found[name], x - mean, atol=2e-6)
 
 
+@pytest.mark.long
 def test_two_hops_like_lists_of_workers():
     """Decoded, added up over the host, and encoded again; the mean over all ranks."""
     batch = drawn(8)
@@ -214,6 +215,7 @@ def test_random_codes_draw_anew_in_each_step():
     assert np.abs((odd()["m"] - found[0]) - (found[0] - found[1])).max() > 1e-3
 
 
+@pytest.mark.long
 def test_orders_and_buckets_change_no_bit():
     choices: Any = {"weights": EIGHT, "gradients": FOUR}
     first = stepped(mesh_of(4), drawn(4), **choices)

@@ -18,6 +18,7 @@ EIGHT = compression.quantize(8, block_size=None)
 MESH = emulate({"host": 2, "device": 4})
 
 
+@pytest.mark.long
 def test_gradients_have_other_codes_between_hosts():
     """Eight bits inside and two between, as lists of workers; and the other way."""
     batch, two = drawn(8), compression.quantize(2, block_size=None)
@@ -47,6 +48,7 @@ def test_what_all_have_follows_the_weights():
     np.testing.assert_allclose(fsdp.whole(state[0])["m"], exact, atol=0.01)
 
 
+@pytest.mark.long
 def test_the_transform_shares_outliers_out():
     """R is its own inverse; of an outlier in 32, four bits lose less."""
     x = np.random.default_rng(0).normal(size=100).astype(np.float32)

@@ -16,6 +16,7 @@ from tests.fuzz.drawn import Program
 SEEDS = 500
 
 
+@pytest.mark.long
 @pytest.mark.few(6)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_random_program_is_right_or_says_what_is_not(seed):
@@ -131,6 +132,7 @@ def drawn_like(wanted: Callable[[Program], bool]) -> Iterator[Program]:
     return filter(wanted, map(drawn.draw, range(20 * SEEDS)))
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", PUT_BACK)
 def test_a_fault_that_is_put_back_is_found(name, monkeypatch):

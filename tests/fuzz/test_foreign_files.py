@@ -151,6 +151,7 @@ def joined(world: World, kind: str) -> list[Process]:
     return []
 
 
+@pytest.mark.few(8)
 @pytest.mark.long
 @pytest.mark.parametrize(
     "count",

@@ -93,6 +93,7 @@ def require_offered(world: World, since: int) -> None:
             assert (offer.version, offer.tokens) == (version, c["tokens"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "count",
     [

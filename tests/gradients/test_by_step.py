@@ -106,6 +106,7 @@ def test_in_any_loop(hosted):
     np.testing.assert_array_equal(total, expected)
 
 
+@pytest.mark.long
 def test_a_resumed_run_goes_on():
     mesh, data = mesh_of(N), helpers.batches(8, 2 * N)
     tx = optax.chain(by_step({0: reducer(8), 4: reducer(2)}), optax.adam(0.02))

@@ -262,6 +262,7 @@ def test_alone_it_takes_what_it_is_told(monkeypatch):
         hosts.join(devices=[1])
 
 
+@pytest.mark.long
 def test_two_tasks_take_their_devices():
     """Whole processes, in which JAX's own option says what was taken."""
     show = "from jax._src import xla_bridge as x; print(x.CUDA_VISIBLE_DEVICES.value)"

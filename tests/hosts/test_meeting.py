@@ -281,6 +281,7 @@ def test_a_line_of_another_meeting_is_worth_nothing():
     assert messages.nonce() != messages.nonce()
 
 
+@pytest.mark.long
 def test_who_leaves_has_not_come(pool):
     """Process 1 gives up before process 2 is there: process 0 must not go on."""
     address = free_address()

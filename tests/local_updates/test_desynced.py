@@ -259,6 +259,7 @@ def test_refuses_fields_that_are_not_there(name, message):
         relaxjax.init(tx, {"w": jnp.zeros(3)}, emulate(2))
 
 
+@pytest.mark.long
 def test_one_number_is_the_period_of_all_fields_of_floats():
     """Of counters and keys there is no mean, and they stay as they are."""
     adam = optax.inject_hyperparams(optax.adam)(learning_rate=0.1)

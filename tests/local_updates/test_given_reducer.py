@@ -191,6 +191,7 @@ def test_a_weight_that_the_reducer_would_not_see_is_refused():
         )
 
 
+@pytest.mark.long
 def test_a_resize_keeps_what_is_owed():
     """4 workers become 2: the mean of the residuals and the factors stay."""
     tx = optax.chain(

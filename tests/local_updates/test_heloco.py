@@ -187,6 +187,7 @@ def test_a_nan_is_seen_unless_its_arrival_has_no_weight(bad):
     np.testing.assert_array_equal(state.momentum["x"], other.momentum["x"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_narrow_leaves_keep_their_dtype_and_turn_in_float32(dtype):
     tx: Any = heloco(0.7, shrink_most=0.3, aligned=0.9)

@@ -78,6 +78,7 @@ def test_that_sends_everything_exactly_enough_is_local_sgd():
     np.testing.assert_allclose(x, y, atol=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("where", [mesh_of, emulate])
 def test_bytes_at_its_defaults(where):

@@ -136,6 +136,7 @@ def test_a_fragment_is_all_that_travels_at_a_time():
     assert sum(each) == ring
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("fragments", [2, 3, 6])
 def test_the_busiest_step_sends_a_fragment_s_share(fragments):

@@ -95,6 +95,7 @@ def _honest_part(x, w, cap):
     return np.sum(parts, axis=0) / w.sum()
 
 
+@pytest.mark.few(48)
 @pytest.mark.parametrize(
     "rule",
     [

@@ -187,6 +187,7 @@ def test_each_is_its_own_nearest():
     np.testing.assert_array_equal(found, x.sum(axis=0) / np.float32(5))
 
 
+@pytest.mark.long
 def test_narrow_floats_are_rounded_once():
     x = np.random.default_rng(0).normal(size=(5, 64)).astype(jnp.bfloat16)
     for rule in RULES:

@@ -32,6 +32,7 @@ def test_the_page_has_every_exhibit_once():
     assert [row[0] for row in ROW.findall(PAGE.read_text())] == titles()
 
 
+@pytest.mark.long
 @pytest.mark.few(6)
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda x: x.title)
 def test_the_wrong_rule_is_wrong_and_ours_is_right(exhibit: Exhibit):

@@ -33,6 +33,7 @@ def test_costs_are_means_over_the_run():
         assert on.memory == each.memory
 
 
+@pytest.mark.long
 def test_each_row_is_its_own_program_on_that_schedule():
     on = {"sync_every": TABLE, "steps": STEPS}
     rows = plan.rank(MODEL, NETWORK, quality="unmeasured", **on).rows

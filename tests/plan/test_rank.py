@@ -210,6 +210,7 @@ def test_classes_of_quality(monkeypatch: pytest.MonkeyPatch):
     assert plan.quality_of("a@ring").name == "unmeasured"  # another topology
 
 
+@pytest.mark.long
 def test_a_model_is_ranked_as_if_for_the_first_time():
     """What it knows from other calls holds for their workers and hosts alone."""
     known, asked = model(), [{}, {"merge": merges.median()}, {"axes": 2}]

@@ -174,6 +174,7 @@ def test_what_is_far_off_is_seen(monkeypatch):
     assert (len(found), closed, sizes(found)[0] > 0) == (1, True, True)
 
 
+@pytest.mark.long
 def test_rounds_of_rounds():
     """Every third step, and every 1000th of these more."""
 

@@ -150,6 +150,21 @@ def test_whatever_mixes_elements_is_seen(mix):
         ps.init(mixing, params, emulate(2))
 
 
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        optax.chain(relaxjax.all_reduce("data"), SGD),
+        optax.chain(SGD, relaxjax.local_sgd("data", 4)),
+        relaxjax.diloco(SGD, "data", 4),
+        parameter_server(SGD, "data"),
+    ],
+)
+def test_a_relaxation_inside_is_refused(optimizer):
+    """It would bring slices of different leaves together, without any other sign."""
+    with pytest.raises(ValueError, match="parameter_server: there is a relaxation in"):
+        begin(parameter_server(optimizer, "data"))
+
+
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
     "optimizer",

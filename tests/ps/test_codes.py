@@ -118,6 +118,7 @@ def test_nothing_is_lost_on_either_way(compressor):
     assert np.abs(at_servers.residual).max() > 1e-3
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("feedback", [None, compression.error_feedback])
 def test_codes_that_lose_nothing_change_nothing(feedback):

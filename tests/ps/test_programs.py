@@ -89,6 +89,7 @@ def test_each_transfer_waits_for_the_one_before(form):
         assert earlier in programs.needs(body, later)
 
 
+@pytest.mark.long
 @forms
 def test_codes_travel_in_order_too(form):
     if form == "pulled":

@@ -15,6 +15,7 @@ from tests.releases import written
 DATA = Path(__file__).parent / "0.2.0"
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize("name", written.CHAINS)
 def test_a_checkpoint_goes_on(name):
     """Each array to the bit, and the steps behind it as the release took them."""

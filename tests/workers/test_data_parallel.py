@@ -97,6 +97,21 @@ def test_metrics_are_means_in_float32(place):
 
 
 @places
+def test_metrics_without_a_mean_are_refused_by_name(place):
+    for x, kind in (("text", "str"), (jax.random.key(0), r"key<fry>\[\]")):
+        step = data_parallel(lambda w, _, x=x: (w, {"a": 1.0, "b": x}), place(4))
+        with pytest.raises(TypeError, match=f"metric 'b' is of type {kind}, and has"):
+            step(to_workers(np.zeros(1), place(4)), np.zeros(4))
+
+
+@places
+def test_a_number_as_state_is_answered_as_any_other(place):
+    step = data_parallel(lambda w, _: (w, ()), place(4))
+    with pytest.raises(ValueError, match=r"state argument 0 has shape \(\), without"):
+        step(0.5, np.zeros(4))
+
+
+@places
 def test_metrics_weighted_by_examples(place):
     def step(state, batch):
         count = jnp.sum(batch["mask"])

@@ -65,6 +65,7 @@ def trained(tx: Any, *, in_step: bool, mesh: Any = MESH) -> tuple[Any, Any]:
     return params, state
 
 
+@pytest.mark.long
 @pytest.mark.few(4)
 @pytest.mark.parametrize("name", PHASED)
 def test_a_restart_in_the_step_is_one_between_steps(name):
@@ -76,6 +77,7 @@ def test_a_restart_in_the_step_is_one_between_steps(name):
     assert_equal(counts[0], counts[1])
 
 
+@pytest.mark.long
 def test_on_devices():
     tx = optax.chain(PHASED["power_sgd"], optax.sgd(0.1))
     mesh = jax.make_mesh((4,), ("data",))
@@ -95,6 +97,7 @@ AROUND: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.few(6)
 @pytest.mark.parametrize("name", sorted({*PHASED} - {"before_step"}))
 @pytest.mark.parametrize("around", AROUND)

@@ -172,6 +172,7 @@ def test_state_that_a_gradient_cannot_carry():
         reduce_in_backward(params, tx, state=tx.init(params))
 
 
+@pytest.mark.long
 def test_a_state_may_be_used_once():
     tx: Any = relaxjax.all_reduce(
         "data", compressor=compression.error_feedback(compression.sign())

@@ -86,6 +86,7 @@ def test_fields_of_an_optimizer_have_the_same_names_in_one_of_nnx():
     assert_trains_the_same("desynced")
 
 
+@pytest.mark.long
 def test_phases_end_in_an_optimizer_of_nnx():
     mesh = relaxjax.emulate(WORKERS)
     tx = relaxjax.one_bit_adam("data", 0.01, freeze_step=2)
@@ -113,6 +114,7 @@ def by_split(tx, mesh, prepare):
     return nnx.state(nnx.merge(graph, state)[0], nnx.Param)
 
 
+@pytest.mark.long
 def test_phases_end_where_no_clock_is_in_the_state():
     mesh = relaxjax.emulate(WORKERS)
     tx = relaxjax.one_bit_adam("data", 0.01, freeze_step=2)

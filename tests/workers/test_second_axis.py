@@ -210,6 +210,7 @@ NORMS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NORMS)
 def test_norms_are_of_whole_leaves_in_both_forms(name):
     """In a plain `jit` a device has a part, and takes the sum of all parts."""

@@ -108,6 +108,7 @@ def test_a_state_that_was_not_returned_is_asked():
     assert many == 7  # 1, 2, 3; 6; 9, 10, 11
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("bad", [(4,), (2, 3), (0, 4, 5, 9)])
 def test_steps_that_are_rejected_do_not_count(bad):
     """Their state stays as it was, after an exchange as well."""

@@ -55,6 +55,7 @@ def looped(step, now, batches):
     return now
 
 
+@pytest.mark.long
 @pytest.mark.few(5)
 @pytest.mark.parametrize("place", MESHES)
 @pytest.mark.parametrize("how", [scanned, jitted, after_some])

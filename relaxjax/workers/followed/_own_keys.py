@@ -27,12 +27,16 @@ def own_keys(state: Any, workers: WorkerMesh) -> dict[int, Own]:
     By the place of a leaf of the state; pairs (name of the leaf, axis).
     """
     flat, _ = jax.tree.flatten_with_path(hosted(state))
-    keys = {i: (path, _rows(x)) for i, (path, x) in enumerate(flat) if is_key(x)}
+    keys = {i: (path, _rows(x)) for i, (path, x) in enumerate(flat) if _has_keys(x)}
     return {
         i: frozenset((key_path(path), axis) for axis in axes)
         for i, (path, rows) in keys.items()
         if (axes := _differs_along(rows, workers))
     }
+
+
+def _has_keys(x: Any) -> bool:
+    return isinstance(x, jax.Array) and is_key(x)
 
 
 def _rows(keys: jax.Array) -> dict[int, bytes]:

@@ -93,10 +93,19 @@ def warn_of_nothing(found: Looked, workers: WorkerMesh) -> None:
 
 
 def warn_of_old_state(found: Looked) -> None:
-    """Warns where an argument is read, and all of an optimizer's state in it stays."""
+    """Warns of an optimizer's state that is read and stays, in a step that trains.
+
+    A step that reads it to evaluate changes nothing else. Where the state of another
+    optimizer goes on, this one may be kept on purpose.
+    """
     outs, read = _handed_on(found)
-    for number, kept in enumerate(_optimizer_places(found.state)):
-        if not read.isdisjoint(kept) and all(outs[i] == i for i in kept):
+    places = _optimizer_places(found.state)
+    optimizers = {i for kept in places for i in kept}
+    changed = {i for i in range(found.states) if outs[i] != i}
+    if not changed or changed & optimizers:
+        return
+    for number, kept in enumerate(places):
+        if not read.isdisjoint(kept):
             warnings.warn(
                 f"data_parallel: the step reads the optimizer's state, its argument "
                 f"{number}, and returns it as it was, so that momenta, residuals and "

@@ -52,7 +52,7 @@ def require_synchronized(
             raise error
         if error:
             kind = type(error).__name__
-            warnings.warn(_UNSEEN.format(f"{kind}: {error}"), stacklevel=3)
+            warnings.warn(_UNSEEN.format(f"{kind}: {error}"), stacklevel=4)
         return {}
     _require_sides(flows)
     _require_first(flows)
@@ -61,12 +61,12 @@ def require_synchronized(
     _require_once(flows)
     _warn_of_idle(flows)
     for text in known.said:
-        warnings.warn(f"init: {text}", stacklevel=3)
+        warnings.warn(f"init: {text}", stacklevel=4)
     _warn_of_mini_steps(flows, known.state)
     _warn_of_memory(tx, params, workers, extra_args, known)
     if not flows.stations and not flows.communicates and not own:
         if workers.n > 1:
-            warnings.warn(_NOTHING, stacklevel=3)
+            warnings.warn(_NOTHING, stacklevel=4)
     else:
         _require_all_leaves(flows, own, workers, _with_gradients(params))
     return known.keys.own
@@ -165,7 +165,7 @@ def _warn_of_idle(flows: Flows) -> None:
             f"{list(at.axes)} in each step, so that the models that {at.name} brings "
             "together are equal before it: one of the two sends bytes for nothing. "
             f"Leave {reducer.name} out, or give the two different axes",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -182,7 +182,7 @@ def _warn_of_mini_steps(flows: Flows, state: Any) -> None:
             f"fewer steps between two exchanges than {name} was told. "
             "Accumulate outermost, as in relaxjax.accumulate(tx, every), with "
             f"{name} in tx",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -202,7 +202,7 @@ def _warn_of_memory(
         memory = remembered(trace, tx, shapes_of(params), extra_args)
     for leaf, moves in memory.leaves.items():
         if not _is_averaged(leaf, moves, memory.fields, known):
-            warnings.warn(_memory_text(leaf, memory, models[0]), stacklevel=4)
+            warnings.warn(_memory_text(leaf, memory, models[0]), stacklevel=5)
             return
 
 
@@ -283,4 +283,4 @@ def _require_all_leaves(
             f"axis_name={shared[0]!r}"
         )
     if apart and not own and _only_reduces(flows):
-        warnings.warn(_PASSED_BY.format(apart[0]), stacklevel=4)
+        warnings.warn(_PASSED_BY.format(apart[0]), stacklevel=5)

@@ -30,6 +30,7 @@ def table(folder) -> list:
     return json.loads((folder / DECISIONS).read_text())["table"]
 
 
+@pytest.mark.few(8)
 @pytest.mark.long
 @pytest.mark.parametrize(
     "options",
@@ -82,6 +83,7 @@ def test_what_init_refuses_is_a_message(ranks, tmp_path):
     assert "compresses none of the leaves" in " ".join(refused(*options).split())
 
 
+@pytest.mark.few(4)
 @pytest.mark.long
 @pytest.mark.parametrize("options", [ADA, ERRORS], ids=["periods", "errors"])
 def test_several_processes_decide_as_one(options, tmp_path):

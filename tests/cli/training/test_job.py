@@ -85,6 +85,7 @@ def test_the_same_seed_trains_the_same(short, tmp_path):
     assert not (tmp_path / "one_worker.json").exists()
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("workers", [3, 17])
 def test_any_number_of_workers(workers, tmp_path, capsys):

@@ -100,6 +100,7 @@ def loss(params, batch):
     return ((x @ params['w'] - y) ** 2)"""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", ["2", "4"])
 def test_a_loss_that_has_changed_in_an_imported_module_is_refused(
     workers, tmp_path, monkeypatch
@@ -147,6 +148,7 @@ def test_checkpoints_are_not_removed_by_force(tmp_path):
     assert step.is_dir()
 
 
+@pytest.mark.long
 def test_resume_without_checkpoints_begins(tmp_path):
     run("--out", str(tmp_path), "--resume")
     assert record(tmp_path)["curve"][0][0] == 2

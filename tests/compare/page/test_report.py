@@ -386,6 +386,7 @@ def test_a_notebook_shows_verdicts_and_a_table_escaped(tmp_path):
     assert "".join(found.text).startswith("Test <i> against all_reduce, seed by seed")
 
 
+@pytest.mark.long
 def test_the_command_ends_with_the_table_the_verdicts_and_the_path(tmp_path):
     results = kept(tmp_path, OF, RUNS)
     done = CliRunner().invoke(_app.app, ["compare", str(tmp_path)])

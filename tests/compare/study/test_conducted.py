@@ -23,6 +23,7 @@ def by_name(records: Any) -> dict[str, dict[str, Any]]:
     return {r["method"]: r for r in records if r["phase"] == "report"}
 
 
+@pytest.mark.long
 def test_periods_decided_in_the_run_are_its_table(tmp_path):
     (found,) = by_name(run(tmp_path / "a", [ADA])).values()
     rows = [tuple(row) for row in found["table"]]
@@ -34,6 +35,7 @@ def test_periods_decided_in_the_run_are_its_table(tmp_path):
     assert {k: same[k] for k in NUMBERS} == {k: found[k] for k in NUMBERS}
 
 
+@pytest.mark.long
 def test_seconds_are_those_of_what_was_decided(tmp_path):
     """Before the first run for the report they are those of the first level."""
     run(tmp_path / "a", [ADA, ACCORDION], compute=1e-6)
@@ -60,6 +62,7 @@ def ranked(table: dict[int, Any]) -> Any:
     )
 
 
+@pytest.mark.long
 def test_ranks_decided_in_the_run_are_its_table(tmp_path):
     (found,) = by_name(run(tmp_path / "a", [ACCORDION])).values()
     rows = [tuple(row) for row in found["table"]]
@@ -69,6 +72,7 @@ def test_ranks_decided_in_the_run_are_its_table(tmp_path):
     assert {k: same[k] for k in NUMBERS} == {k: found[k] for k in NUMBERS}
 
 
+@pytest.mark.long
 def test_bytes_of_phases_are_those_of_the_run(tmp_path):
     """`wire_bytes` without `steps=` is of the first long phase, which is a warm-up."""
     names = ["power_sgd rank=1 min_compression=0 start_after=12"]
@@ -76,6 +80,7 @@ def test_bytes_of_phases_are_those_of_the_run(tmp_path):
     assert found["bytes_per_step"] == (12 * 32 + 12 * 24) / 24
 
 
+@pytest.mark.long
 def test_a_controller_of_ones_own(tmp_path):
     rule = controllers.controller(
         lambda memory, level, told: (memory, 2 if told["loss"] < 10 else 3),
@@ -121,6 +126,7 @@ def test_what_is_no_controller_is_refused(text, says):
         compare.Study(task, [text], seeds=1, tune=1, workers=2)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("text", ["gossip", "slow_momentum", "diloco+quantize8"])
 def test_other_methods_meet_when_their_table_says(text, tmp_path):
     study = [f"{text} periods=ada_comm:start=3"]

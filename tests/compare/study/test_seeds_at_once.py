@@ -100,6 +100,7 @@ def test_each_has_its_own_state(tmp_path):
         np.testing.assert_allclose(record["curve"], alone[key]["curve"], rtol=2e-4)
 
 
+@pytest.mark.long
 def test_one_that_diverges_leaves_the_others(tmp_path):
     def make(seed: int) -> tasks.Task:
         start = jnp.full((4, 2), jnp.nan if seed == 1 else 0.1)

@@ -56,6 +56,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> compare.Results:
     return study(folder).run(folder / "out")
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_whole_study(whole):
     records = whole.records()

@@ -125,6 +125,7 @@ def test_elements_are_those_of_ml_dtypes(element):
     np.testing.assert_array_equal(decoded, y.astype(dtype).astype(np.float32))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("element", "dtype"), [("e4m3", "float8_e4m3fn")])
 def test_scales_and_elements_are_those_of_jax(element, dtype):
     peer = pytest.importorskip("jax._src.cudnn.scaled_matmul_stablehlo")
@@ -237,6 +238,7 @@ def test_the_declared_contraction_is_the_known_one(element, floor, even, rceil, 
         assert declared(32) == pytest.approx(delta, abs=1.3e-3)
 
 
+@pytest.mark.long
 def test_bfloat16_goes_in_and_comes_out():
     x = jnp.asarray([1.9, -1, 0.3, 0.01], jnp.bfloat16)
     out = compression.roundtrip(compression.mx("e4m3"), x)
@@ -259,6 +261,7 @@ def test_other_names_are_refused(wrong, message):
         compression.mx(**wrong)
 
 
+@pytest.mark.long
 @pytest.mark.few(6)
 @elements
 def test_formats_trace_under_strict_promotion(element):

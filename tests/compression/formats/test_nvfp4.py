@@ -54,6 +54,7 @@ def test_what_is_not_finite_shows_in_all(bad):
     assert np.isnan(decoded).all()
 
 
+@pytest.mark.long
 def test_gaussian_elements_lose_what_is_known():
     x = np.random.default_rng(0).normal(size=1 << 18).astype(np.float32)
     _, decoded = coded(jnp.asarray(x))

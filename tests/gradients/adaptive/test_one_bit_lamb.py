@@ -69,6 +69,7 @@ def test_equals_a_list_of_workers_across_the_switch(workers):
     assert len(seen) > 6
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("where", [mesh_of, emulate])
 def test_is_lamb_before_the_freeze(where):
@@ -85,6 +86,7 @@ def test_is_lamb_before_the_freeze(where):
     assert_close(jax.tree.map(lambda x: x[0], params), expected, 1e-6)
 
 
+@pytest.mark.long
 def test_without_loss_only_the_rates_differ_from_lamb():
     """The switch keeps momentum, bias correction and weight decay as they are."""
     constant = [gradients(4, steps=1)[0]] * 12  # then v^ and f^ stay as they are
@@ -219,6 +221,7 @@ def test_refuses_knobs_that_are_none(knobs, message):
         made(**{"freeze_step": 3, **knobs})
 
 
+@pytest.mark.long
 def test_numbers_may_be_injected():
     grads = gradients(2, steps=4)
     numbers = {"b1": B1, "b2": B2, "eps": EPS, "weight_decay": DECAY}

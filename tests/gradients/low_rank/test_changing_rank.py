@@ -59,6 +59,7 @@ def reference(tx: Any, grads: list[Any]) -> list[Any]:
     return seen
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("place", [emulate, mesh_of])
 def test_equals_a_list_of_workers(place):
     grads, tx = large(WORKERS, 10), chain(RANKS)
@@ -88,6 +89,7 @@ def test_each_phase_sends_what_its_rank_does():
     assert relaxjax.explain(tx, START, mesh).phase_ends == [2, 3, 6]
 
 
+@pytest.mark.long
 def test_a_rank_that_rises_again_begins_where_it_was():
     """Of a matrix of rank 3: at once as good as before, where a new Q is not."""
     rng = np.random.default_rng(0)
@@ -108,6 +110,7 @@ def test_a_rank_that_rises_again_begins_where_it_was():
     assert_equal(q[:, :, 1:], then[:, :, 1:])
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("place", [emulate, mesh_of])
 def test_ranks_of_leaves_are_those_of_a_list_of_workers(place):
     """Each leaf goes its own way, so that its rank may be another's in another run."""
@@ -150,6 +153,7 @@ def test_compiled_programs_of_phases_send_less():
     assert seen[1] > seen[2]
 
 
+@pytest.mark.long
 def test_more_columns_than_the_rank_wait():
     grads = large(WORKERS, 4)
     _, state = trained(chain(2, highest=3), grads, emulate(WORKERS))

@@ -195,6 +195,7 @@ def coded_mean(arrays: list[list[np.ndarray]]) -> list[np.ndarray]:
     return [part.reshape(x[0].T.shape).T for part, x in parts]
 
 
+@pytest.mark.long
 def test_codes_equal_a_list_of_workers():
     """In one shot, the mean is that of the decoded codes; their bias is fed back."""
     tx: Any = power_sgd("data", rank=2, bits=8, algorithm="one_shot")
@@ -243,6 +244,7 @@ def test_bytes_of_codes():
     assert wire_bytes(power_sgd("data", bits=8), params, emulate(4)) == wanted
 
 
+@pytest.mark.long
 def test_iterations_tend_to_the_best_approximation():
     tx: Any = power_sgd("data", rank=2, iterations=40)
     grads = large(WORKERS, 1)[0]

@@ -117,6 +117,7 @@ def test_nobody_is_zero_and_nobody_finite_is_nan(rule):
     assert np.isnan(on_mesh(tx, broken)["w"]).all()
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("by", ["leaf", "all"])
 @pytest.mark.parametrize("algorithm", ["psum", "ring", "two_shot", "one_shot", "tree"])
 def test_equal_norms_give_the_bits_of_the_mean(by, algorithm):
@@ -259,6 +260,7 @@ def test_rules_by_lengths_go_with_every_code(code):
     helpers.assert_close(on_mesh(tx, grads, ones), mean, 1e-5)
 
 
+@pytest.mark.long
 def test_a_wrong_worker_neither_stops_nor_moves_training():
     """A NaN in every step of one of four: `skip_nonfinite` would drop them all."""
     targets = helpers.targets_of(WORKERS)
@@ -295,6 +297,7 @@ def test_refusals_name_the_rule_and_the_remedy(how, words):
         all_reduce(**arguments)
 
 
+@pytest.mark.long
 def test_complex_leaves_have_no_order():
     tx = all_reduce("data", op=merges.median())
     grads = {"z": np.ones((2, 3), np.complex64)}

@@ -250,6 +250,7 @@ def run(examples: int, steps: int = 40, machine: Any = Islands) -> None:
     run_state_machine_as_test(machine, settings=how)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("machine", [Islands, Remembering])
 def test_any_interleaving(machine):
     run(30, machine=machine)
@@ -272,6 +273,7 @@ class ShortenedRemembering(Shortened):
 SHORTENED = [Shortened, ShortenedRemembering]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("machine", SHORTENED)
 def test_any_interleaving_where_old_lines_are_removed(machine, short_log):
     run(15, machine=machine)
@@ -383,6 +385,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.few(4)
 @pytest.mark.parametrize("fault", BROKEN)
 def test_what_breaks_the_rules_is_found(fault, monkeypatch):

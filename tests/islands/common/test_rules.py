@@ -115,6 +115,7 @@ def test_a_member_that_goes_far_moves_the_others_little(rule):
             assert np.abs(x - without.anchors[number][name]).max() < 12
 
 
+@pytest.mark.long
 def test_the_words_have_no_such_bound():
     anchor = {"a": np.zeros(3, np.float32)}
     moves = np.array([[1, 1, 1], [1, 2, 1], [2, 1, 1], [-1000, 1, 1]], np.float32)

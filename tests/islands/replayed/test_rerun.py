@@ -67,6 +67,7 @@ def contributions(folder: Any) -> int:
     return sum(len(line["contributions"]) for line in lines)
 
 
+@pytest.mark.few(4)
 @pytest.mark.long
 def test_own_steps_give_the_contributions_to_the_bit(kept, tmp_path, monkeypatch):
     found = again(kept, tmp_path, monkeypatch)
@@ -74,6 +75,7 @@ def test_own_steps_give_the_contributions_to_the_bit(kept, tmp_path, monkeypatch
     assert [f for f in found if f.fault or f.difference or not f.is_equal] == []
 
 
+@pytest.mark.few(4)
 @pytest.mark.long
 def test_other_steps_are_found(kept, tmp_path, monkeypatch):
     def train(params, target):
@@ -141,6 +143,7 @@ def plain(kept: Any) -> Folder:
     return store
 
 
+@pytest.mark.few(4)
 @pytest.mark.long
 def test_all_islands_are_emulated_in_one_program(kept):
     """Whatever their order was, and from processes that come and go."""
@@ -151,6 +154,7 @@ def test_all_islands_are_emulated_in_one_program(kept):
         assert merge.difference < 1e-5 * merge.scale
 
 
+@pytest.mark.few(4)
 @pytest.mark.long
 def test_an_emulation_of_other_presence_is_another(kept, monkeypatch):
     def shifted(store, merges):

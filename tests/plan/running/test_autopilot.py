@@ -86,6 +86,7 @@ class World(NamedTuple):
         return sum(cost for cost, _ in now) + CHANGE * changes
 
 
+@pytest.mark.long
 def test_ahead_of_both_nulls_where_the_link_changes_and_near_the_best_in_hindsight():
     world = World()
     best = world.in_hindsight()
@@ -102,6 +103,8 @@ def test_ahead_of_both_nulls_where_the_link_changes_and_near_the_best_in_hindsig
     assert seconds < min(stays, first, *fixed)
 
 
+@pytest.mark.long
+@pytest.mark.few(4)
 @pytest.mark.parametrize("over", [0.01, 0.02, 0.04, 0.08])
 def test_rows_that_cost_more_than_said_are_tried_once_over_a_link(over):
     """As codes do where processes share cores; in the lab it flew in circles."""
@@ -112,6 +115,7 @@ def test_rows_that_cost_more_than_said_are_tried_once_over_a_link(over):
     assert len(tables) <= 4
 
 
+@pytest.mark.long
 def test_its_readings_repeat_its_decisions(tmp_path):
     _, record = World().run(pilot())
     record.save(tmp_path / "pilot.json")
@@ -120,6 +124,7 @@ def test_its_readings_repeat_its_decisions(tmp_path):
     assert controllers.table_of(found) == record.table
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("start", range(3))
 def test_it_takes_the_best_for_a_link_that_stays_and_stays(start, noise):

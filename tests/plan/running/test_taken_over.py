@@ -42,6 +42,7 @@ def moments(state: Any) -> Any:
     return found[0]
 
 
+@pytest.mark.long
 @pytest.mark.few(8)
 @pytest.mark.parametrize("place", [emulate, mesh_of])
 @pytest.mark.parametrize("after", TXS)
@@ -98,6 +99,7 @@ def test_another_optimizer_is_refused():
         plan.taken_over(tx, ADAM, *run, mesh=mesh)
 
 
+@pytest.mark.long
 def test_a_row_of_a_ranking_is_taken_over():
     """What the autopilot says is what runs."""
     mesh, shapes = emulate(N), helpers.problem()

@@ -87,6 +87,7 @@ def check(run):
     assert fast.seconds == seconds
 
 
+@pytest.mark.long
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(runs())
 def test_every_span_is_that_of_the_slow_simulator(run):

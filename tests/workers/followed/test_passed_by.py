@@ -200,6 +200,7 @@ PARTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.few(40)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", TXS)
 @pytest.mark.parametrize("how", RIGHT)
@@ -208,6 +209,7 @@ def test_right_steps_are_silent(how, name, place):
     assert said(step, TXS[name], others, PLACES[place]) == []
 
 
+@pytest.mark.few(32)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", TXS)
 @pytest.mark.parametrize("how", PARTS)
@@ -256,6 +258,76 @@ def test_a_state_that_is_not_read_may_stay():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         relaxjax.data_parallel(step, mesh)(params, state, state, BATCH)
+
+
+def test_states_of_ones_own_are_no_optimizers():
+    state = optax.adam(0.1).init(PARAMS)
+    assert optimizers_in((Rates(PARAMS), state, PARAMS)) == [*state]
+
+
+def evaluated(p, s, x):
+    """A schedule-free average, of which the state keeps one half."""
+    average = optax.contrib.schedule_free_eval_params(s[1], p)
+    return p, s, {"loss": loss_of(average, x)}
+
+
+def logged(p, s, x):
+    return p, s, {"rate": s[1].hyperparams["learning_rate"] * loss_of(p, x)}
+
+
+FREE = optax.chain(all_reduce("data"), optax.contrib.schedule_free_sgd(0.1))
+
+
+@pytest.mark.parametrize(
+    ("step", "tx"), [(evaluated, FREE), (logged, TXS["with hyperparams"])]
+)
+def test_a_step_that_trains_nothing_may_read_a_state(step, tx):
+    assert said(lambda _: step, tx) == []
+
+
+def test_a_state_that_is_kept_beside_one_that_goes_on():
+    """As a rate that falls when an epoch was no better, outside of the step."""
+    plateau = optax.contrib.reduce_on_plateau()
+
+    def step(p, s, kept, x):
+        u, s = REDUCED.update(jax.grad(loss_of)(p, x), s, p)
+        u = jax.tree.map(lambda u: kept.scale * u, u)
+        return optax.apply_updates(p, u), s, kept, ()
+
+    params, state = relaxjax.init(REDUCED, PARAMS, emulate(4))
+    kept = relaxjax.to_workers(plateau.init(PARAMS), emulate(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        relaxjax.data_parallel(step, emulate(4))(params, state, kept, BATCH)
+
+
+def meeting_later(late: bool) -> Any:
+    if late:
+        inside = relaxjax.post_local_sgd(optax.adam(0.1), "data", 2, 4)
+        return relaxjax.accumulate(inside, 2)
+    return optax.chain(
+        relaxjax.before_step(all_reduce("data"), 2),
+        optax.adam(0.1),
+        relaxjax.from_step(local_sgd("data", 2), 2),
+    )
+
+
+def scanned(tx: Any) -> Any:
+    def step(p, s, x):
+        def one(state, x):
+            p, s = state
+            u, s = tx.update(jax.grad(loss_of)(p, x), s, p)
+            return (optax.apply_updates(p, u), s), ()
+
+        (p, s), _ = lax.scan(one, (p, s), x.reshape(2, -1, 3))
+        return p, s, ()
+
+    return step
+
+
+@pytest.mark.parametrize(("step", "late"), [(good, True), (scanned, False)])
+def test_of_phases_that_counts_choose_nothing_is_said(step, late):
+    assert said(step, meeting_later(late)) == []
 
 
 def test_leaves_of_ones_own_may_part():

@@ -163,6 +163,7 @@ def test_sam_beside_gossip_in_each_step_and_inside_of_a_chain_is_told_of():
             relaxjax.init(tx, START, MESH)
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize(
     ("every", "is_told"),
     [
