@@ -131,11 +131,11 @@ def data_parallel(
         or dtypes in the step.
 
     Warns:
-      UserWarning: in the first call: a worker's own loss, given to the optimizer as
-        `value=`, or its own batch by another way past all relaxations, parts the
-        models; an optimizer's state is read and returned as it was; an optimizer
-        steps, and nothing brings the workers together; all processes give the same
-        rows.
+      UserWarning: in the first call, and in the first of each phase, but not inside a
+        `jax.jit` of your own: a worker's own loss, given to the optimizer as `value=`,
+        or its own batch by another way past all relaxations, parts the models; an
+        optimizer's state is read and returned as it was; an optimizer steps, and
+        nothing brings the workers together; all processes give the same rows.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, relaxjax

@@ -43,8 +43,8 @@ def looked_at(
     """The same `step(*state, batch) -> (state, ...)`; where traced, it is `found`.
 
     The params are those that relaxations are given; where these are not an argument's
-    own, as in a step that is jitted itself, they are the first argument like the
-    updates. Of the values of such a step nothing is known.
+    own, as in a step that is jitted itself, they are the first part of the state like
+    the updates. Of the values of such a step nothing is known.
     """
 
     def one_worker(*args: Any) -> tuple[Any, ...]:
@@ -74,20 +74,33 @@ def _looked(program: Any, state: tuple[Any, ...], heard: Sequence[Given]) -> Loo
     outs, ins = program.jaxpr.outvars, program.jaxpr.invars[:states]
     given = {id(var) for var in outs[end:]}
     own = [i for i, var in enumerate(ins) if id(var) in given]
-    alike = {i for x in heard for i in _places(spec, x.updates)}
+    alike = {i for x in heard for i in places_like(spec, x.updates)}
     places = own or sorted(alike)
     return Looked(program, spec, outs[states:end], places, bool(heard))
 
 
-def _places(state: Any, updates: Any) -> range:
-    """Places, among the state's leaves, of the first argument like some updates."""
+def places_like(state: Any, updates: Any) -> range:
+    """Places, among the state's leaves, of the first part like some updates.
+
+    Nothing inside of an optimizer's state is: moments are like the params.
+    """
+
+    def stops(part: Any) -> bool:
+        return _is_alike(part, updates) or is_optimizers(part)
+
     start = 0
-    for part in state:
+    for part in jax.tree.leaves(state, is_leaf=stops):
         end = start + len(jax.tree.leaves(part))
         if _is_alike(part, updates):
             return range(start, end)
         start = end
     return range(0)
+
+
+def is_optimizers(part: Any) -> bool:
+    """Whether it is the state of a transformation, optax's or ours."""
+    home = type(part).__module__.partition(".")[0]
+    return hasattr(part, "_fields") and home in ("optax", "relaxjax")
 
 
 def _is_alike(tree: Any, other: Any) -> bool:

@@ -27,11 +27,13 @@ from relaxjax._core.traced._flows import axes_met
 from relaxjax.workers._consensus import is_sliced
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers.followed._dependence import NOBODYS, Dependence
-from relaxjax.workers.followed._looked import Looked
+from relaxjax.workers.followed._looked import Looked, is_optimizers, places_like
 from relaxjax.workers.followed._traced import is_local, parts_of
 
 
-def warn_of_own_batch(found: Looked, workers: WorkerMesh) -> None:
+def warn_of_own_batch(
+    found: Looked, workers: WorkerMesh, *, stacklevel: int = 5
+) -> None:
     """Warns where the params depend on a worker's own batch past all relaxations."""
     program, states = found.program, found.states
     own = [NOBODYS] * len(program.jaxpr.invars)
@@ -44,14 +46,23 @@ def warn_of_own_batch(found: Looked, workers: WorkerMesh) -> None:
     apart = {i: {axis for _, axis in after[i]} - mixed for i in found.places}
     if parted := [i for i, axes in apart.items() if axes]:
         axes = sorted(set().union(*(apart[i] for i in parted)))
+        remedy = _ONLY_BY_UPDATES if found.relaxes else _REDUCE
         warnings.warn(
             f"data_parallel: params {names[parted[0]]!r} depend on each worker's own "
             f"batch over {axes} past every relaxation, so the models drift apart. "
-            "Change params only by the updates that tx.update returns. Average other "
-            "numbers that decide or scale, such as a loss, before they are used: "
-            f"jax.lax.pmean(x, {axes[0]!r})",
-            stacklevel=5,
+            + remedy.format(axes[0]),
+            stacklevel=stacklevel,
         )
+
+
+_ONLY_BY_UPDATES = (
+    "Change params only by the updates that tx.update returns. Average other numbers "
+    "that decide or scale, such as a loss, before they are used: jax.lax.pmean(x, {!r})"
+)
+_REDUCE = (
+    "Put relaxjax.all_reduce({0!r}) before the optimizer, or average all gradients "
+    "before it: jax.lax.pmean(gradients, {0!r})"
+)
 
 
 def _slices(state: Any) -> set[int]:
@@ -78,11 +89,20 @@ def _meant(state: Any, names: Sequence[str]) -> set[int]:
 
 
 def warn_of_nothing(found: Looked, workers: WorkerMesh) -> None:
-    """Warns where an optimizer steps in a program that brings nothing together."""
+    """Warns where an optimizer steps in a program that brings nothing together.
+
+    Where something meets, such as losses, the params are followed nevertheless.
+    """
     outs, _ = _handed_on(found)
-    steps = any(outs[i] != i for kept in _optimizer_places(found.state) for i in kept)
+    optimizers = {i for kept in _optimizer_places(found.state) for i in kept}
+    changed = {i for i in range(found.states) if outs[i] != i}
+    steps = changed & optimizers and changed - optimizers  # not an average of params
     met = axes_met(found.program.jaxpr.eqns, frozenset(workers.axis_name))
-    if workers.n > 1 and steps and not met and not _slices(found.state):
+    if workers.n == 1 or not steps or _slices(found.state):
+        return
+    if met:
+        warn_of_own_batch(by_moments(found), workers, stacklevel=6)
+    else:
         warnings.warn(
             "data_parallel: the step trains an optimizer's params, and nothing in it "
             "brings the workers together, so that each trains a model of its own. Put "
@@ -122,12 +142,20 @@ def _optimizer_places(state: tuple[Any, ...]) -> list[list[int]]:
 
 def optimizers_in(tree: Any) -> list[Any]:
     """The parts of a tree that are states of optax's transformations, or ours."""
+    return [part for part in parts_of(tree, is_optimizers) if is_optimizers(part)]
 
-    def is_state(part: Any) -> bool:
-        home = type(part).__module__.partition(".")[0]
-        return hasattr(part, "_fields") and home in ("optax", "relaxjax")
 
-    return [part for part in parts_of(tree, is_state) if is_state(part)]
+def by_moments(found: Looked) -> Looked:
+    """With the params that are like a field of an optimizer's state, as its momenta."""
+
+    def fields(part: Any) -> list[Any]:
+        within = optimizers_in(list(part))
+        return [x for inner in within for x in fields(inner)] or list(part)
+
+    each = [x for part in optimizers_in(found.state) for x in fields(part)]
+    like = [x for x in each if any(leaf.ndim for leaf in jax.tree.leaves(x))]
+    places = {i for x in like for i in places_like(found.state, x)}
+    return found._replace(places=sorted(places))
 
 
 def _handed_on(found: Looked) -> tuple[list[int | None], set[int | None]]:

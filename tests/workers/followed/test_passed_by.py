@@ -14,11 +14,12 @@ from jax import lax
 
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, fsdp, local_sgd
-from relaxjax.workers.followed._passed_by import optimizers_in
+from relaxjax.workers.followed._looked import Looked
+from relaxjax.workers.followed._passed_by import by_moments, optimizers_in
 
 BATCH = np.arange(24.0, dtype=np.float32).reshape(8, 3)
 PARAMS = {"w": jnp.ones(3), "b": jnp.ones(())}
-REDUCED = optax.chain(all_reduce("data"), optax.adam(0.1))
+REDUCED: Any = optax.chain(all_reduce("data"), optax.adam(0.1))
 LOCAL = optax.chain(optax.adam(0.1), local_sgd("data", 2))
 CODED: Any = optax.chain(
     all_reduce("data", compressor=compression.error_feedback(compression.sign())),
@@ -261,8 +262,14 @@ def test_a_state_that_is_not_read_may_stay():
 
 
 def test_states_of_ones_own_are_no_optimizers():
-    state = optax.adam(0.1).init(PARAMS)
+    state: Any = optax.adam(0.1).init(PARAMS)
     assert optimizers_in((Rates(PARAMS), state, PARAMS)) == [*state]
+
+
+def test_params_are_those_that_momenta_are_like():
+    tx: Any = optax.inject_hyperparams(optax.adam)(0.1)
+    state = (jnp.zeros(()), PARAMS, tx.init(PARAMS))
+    assert by_moments(Looked(None, state, [], [], False)).places == [1, 2]
 
 
 def evaluated(p, s, x):
@@ -398,6 +405,82 @@ def stepped(step: Any, *state: Any, mesh: Any = None) -> list[str]:
 
 
 ADAM = optax.adam(0.1)
+
+
+def with_mean_of(what: str) -> Any:
+    """A step that brings together its loss alone, or its gradients too."""
+
+    def step(p, s, x):
+        loss, g = jax.value_and_grad(loss_of)(p, x)
+        if what == "all":
+            g = lax.pmean(g, "data")
+        elif what == "half":
+            g = {**g, "w": lax.pmean(g["w"], "data")}
+        u, s = ALONE.update(g, s, p)
+        return optax.apply_updates(p, u), s, {"loss": lax.pmean(loss, "data")}
+
+    return step
+
+
+ALONE = optax.adam(0.1)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("what", "leaf"), [("loss", "b"), ("half", "b"), ("all", None)]
+)
+def test_a_metric_that_meets_is_no_reducer(what, leaf, place):
+    mesh = PLACES[place]
+    state = relaxjax.init(ALONE, PARAMS, mesh, reduced_in_step=True)
+    run = relaxjax.data_parallel(with_mean_of(what), mesh)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        *state, _ = run(*state, BATCH)
+    said = texts_of(caught)
+    assert len(said) == (leaf is not None)
+    for text in said:
+        assert f"params {leaf!r} depend on each worker's own" in text
+        assert "Put relaxjax.all_reduce('data') before the optimizer" in text
+
+
+def test_an_average_of_params_trains_nothing():
+    average = optax.ema(0.9)
+
+    def step(kept, p, x):
+        return average.update(p, kept)[1], p, {"loss": loss_of(p, x)}
+
+    run = relaxjax.data_parallel(step, emulate(4))
+    kept, params = relaxjax.to_workers((average.init(PARAMS), PARAMS), emulate(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(kept, params, BATCH)
+
+
+class Trained(NamedTuple):
+    """A whole training in one argument, as flax's TrainState."""
+
+    count: Any
+    moments: Any
+    params: Any
+
+
+@pytest.mark.parametrize("inside", [jax.jit, lambda step: step])
+def test_params_inside_of_an_argument_are_found(inside):
+    def step(state, x):
+        g = jax.grad(loss_of)(state.params, x)
+        u, moments = REDUCED.update(g, state.moments)
+        u["b"] += g["b"]
+        p = optax.apply_updates(state.params, u)
+        return Trained(state.count + 1, moments, p), ()
+
+    params, moments = relaxjax.init(REDUCED, PARAMS, emulate(4))
+    state = [Trained(relaxjax.to_workers(0, emulate(4)), moments, params)]
+    run = relaxjax.data_parallel(inside(step), emulate(4))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        *state, _ = run(*state, BATCH)
+    (text,) = texts_of(caught)
+    assert "params 'params/b' depend" in text
 
 
 def test_an_optimizer_that_nobody_synchronizes_is_warned_of():
