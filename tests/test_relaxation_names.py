@@ -171,6 +171,7 @@ def test_options_of_what_goes_on_in_between(name, options):
     assert sent == [0, 0, 0, 16]
 
 
+@pytest.mark.long
 def test_what_is_sent_first_may_be_left_as_it_is():
     """Of four matrices the last two; equal to the code on the others alone."""
     rng = np.random.default_rng(0)

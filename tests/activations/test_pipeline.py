@@ -42,6 +42,7 @@ def whole(params):
     ).mean()
 
 
+@pytest.mark.long
 def test_without_codes_it_is_the_model_on_one_device():
     params = EXAMPLE["parts"](0)
     losses, _, grads = of_stages({}, params)

@@ -39,6 +39,7 @@ def of_workers(codes, parts):
     return jax.jit(jax.vmap(grad, (0, None), axis_name="model"))(parts, batch())
 
 
+@pytest.mark.long
 def test_without_codes_it_is_the_model_on_one_device():
     parts = SPLIT["parts"](0)
     losses, grads = of_workers({}, parts)
@@ -76,6 +77,7 @@ def test_codes_are_near_it_and_replicas_stay_equal(name, loss_off, gradient_off)
     assert 0 < (off / size) ** 0.5 <= gradient_off
 
 
+@pytest.mark.long
 def test_bytes_of_both_ways_are_those_of_eight_sums():
     codes = SPLIT["CODES"]["8 bits both ways"]
     params = jax.tree.map(lambda x: x[0], SPLIT["parts"](0))

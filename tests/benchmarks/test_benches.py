@@ -93,6 +93,7 @@ def test_the_three_programs_train_the_same():
     np.testing.assert_allclose(losses[0], losses[2], rtol=1e-4)
 
 
+@pytest.mark.long
 def test_fusion(tmp_path, monkeypatch):
     small = {"w": (30, 30), "b": (3,)}
     monkeypatch.setattr(_fusion, "resnet50_shapes", lambda: small)
@@ -213,6 +214,7 @@ def test_payloads(tmp_path, monkeypatch):
     assert (tmp_path / "payloads.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.long
 def test_algorithms_that_are_timed_compute_the_sum(monkeypatch):
     for name, run in _algorithms._runs(4, 1).items():
         np.testing.assert_array_equal(run(), 4.0, err_msg=name)

@@ -20,6 +20,7 @@ def small():
     return _overlap_models.perceptron(layers=3, width=8, rows=4)
 
 
+@pytest.mark.long
 def test_host_params(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(_host_params, "_transformer", lambda _: small())
     result = _host_params.host_params(

@@ -65,6 +65,7 @@ def test_what_comes_back_is_an_array_like_x(decompress, found):
     assert compressor_laws(compressor, sizes=(7,))[0].found == found
 
 
+@pytest.mark.long
 def test_a_receiver_does_not_know_the_senders_noise():
     def compress(x, noise):
         return x + (noise.own[0] % 7).astype(jnp.float32)
@@ -106,6 +107,7 @@ def test_a_code_of_activations_is_of_each_token_alone(compress, decompress, foun
     assert found or verdict.found == "each alone, 480 bytes for (3, 40)"
 
 
+@pytest.mark.long
 def test_a_code_of_activations_is_held_without_its_feedback():
     assert tokens(compression.error_feedback(compression.sign())).holds
     laws = by_name(compressor_laws(compression.sign(), sizes=(7,)))
@@ -207,6 +209,7 @@ def test_what_is_not_claimed_is_reported():
     assert row.traced == row.compiled == 2 * 3 * 1025 * 4
 
 
+@pytest.mark.long
 def test_gossip_keeps_the_mean_and_half_of_it_does_not():
     def make(workers, optimizer):
         mixed = relaxjax.gossip("data", topology.ring(workers))
@@ -223,6 +226,7 @@ def test_gossip_keeps_the_mean_and_half_of_it_does_not():
     assert laws["nothing is lost"].holds is False
 
 
+@pytest.mark.long
 def test_a_skipped_and_a_private_nan_are_told_apart():
     def skips(workers, optimizer):
         tx = optax.chain(relaxjax.all_reduce("data"), optimizer)

@@ -168,6 +168,7 @@ def test_loco_keeps_the_mean_residual_but_for_eight_bits():
     assert_means(residuals(a), residuals(b), rounding + 1e-8)
 
 
+@pytest.mark.long
 def test_all_know_the_same_copies_and_what_is_untold_stays():
     (p8, s8), (p6, s6) = six_of("gossip+sign")
     before, now = (found(s, relaxjax.ChocoState).known for s in (s8, s6))

@@ -73,6 +73,7 @@ def test_the_mean_of_islands_is_laid_out_again(to):
     assert report.rules["0/w/value"] == "shard"
 
 
+@pytest.mark.long
 def test_copies_of_islands_are_their_models():
     """The rule of CHOCO's copies is about models: all know what all have."""
 

@@ -230,6 +230,7 @@ while not asked:
 """
 
 
+@pytest.mark.long
 def test_a_job_whose_script_stops_by_itself_was_interrupted(tmp_path):
     (tmp_path / "stops.py").write_text(STOPS)
     process = begun(tmp_path, ["run", "-n", "1", "stops.py"])

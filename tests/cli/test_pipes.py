@@ -74,6 +74,7 @@ def test_a_command_that_prints_once(lines, tmp_path):
     assert unread(["-m", "relaxjax", *lines.split()], 0, tmp_path) == (141, "")
 
 
+@pytest.mark.long
 @pytest.mark.few(4)
 @pytest.mark.parametrize("command", ["run", "islands"])
 def test_the_processes_of_a_command_end_as_well(command, tmp_path):

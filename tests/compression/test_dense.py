@@ -213,6 +213,7 @@ def test_error_feedback_refuses_drive():
         contractive(compression.drive())
 
 
+@pytest.mark.long
 def test_the_seed_matters_and_decides():
     x = jnp.asarray(gauss(100))
     compressor = compression.qsgd(3)

@@ -225,6 +225,7 @@ def test_random_k_does_not_overflow_below_two_to_the_31(size):
         assert gaps.max() < 2 * (size // 1000 + 1)
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @sizes
 def test_threshold_loses_less_than_its_value_everywhere(size):

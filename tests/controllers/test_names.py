@@ -39,6 +39,7 @@ def test_codes_by_name_are_those_of_phases():
     assert_equal(trained(tx, 6), trained(relaxjax.by_step({0: eight, 3: four}), 6))
 
 
+@pytest.mark.long
 @pytest.mark.few(4)
 @pytest.mark.parametrize("name", ["local_sgd@two_shot", "delay", "diloco"])
 def test_all_that_takes_codes_takes_those_that_change(name):
@@ -78,6 +79,7 @@ def test_controllers_that_are_refused(name, options, said):
         parse(name).conducted("data", lambda rate: TRAINING, **options)
 
 
+@pytest.mark.long
 def test_errors_are_those_of_the_sums():
     """By hand: the singular values of what power_sgd sent in a period."""
     tx = optax.chain(

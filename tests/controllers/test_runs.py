@@ -38,6 +38,7 @@ def meeting_run(period: Any, steps: int, mesh: Any, controller: Any = None) -> A
     return losses, params, record
 
 
+@pytest.mark.long
 @pytest.mark.few(4)
 @pytest.mark.parametrize("place", [emulate, mesh_of])
 def test_a_run_of_ada_comm_is_that_of_its_table(place):

@@ -29,6 +29,7 @@ def test_gradients_have_other_codes_between_hosts():
             np.testing.assert_allclose(found[name], x - mean, atol=2e-6)
 
 
+@pytest.mark.long
 def test_what_all_have_follows_the_weights():
     """V against s over 12 steps of a drift, which bare codes would lose each time."""
     loss = fsdp.gathered(linear, TWO, **fsdp.sdp4bit(TWO))

@@ -293,6 +293,7 @@ IN_FLOAT16 = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("make", IN_FLOAT16.values(), ids=IN_FLOAT16)
 def test_weights_take_float16_out_of_range_on_the_way_only(make):

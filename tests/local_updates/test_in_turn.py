@@ -32,6 +32,7 @@ def test_each_worker_arrives_once_in_a_round_and_the_last_at_its_end(workers, ev
     assert max(counts) - min(counts) <= 1, "as even as whole steps allow"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["asynchronous_diloco", "heloco"])
 def test_the_name_is_the_line_that_the_docs_give(name):
     arrivals = [[-1], [0], [-1], [1], [2]]

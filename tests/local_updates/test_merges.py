@@ -136,6 +136,7 @@ def two_steps(tx, u, weights):
     return np.asarray(jax.vmap(worker, axis_name="data")(u, weights))
 
 
+@pytest.mark.long
 def test_weights_are_capped():
     """A worker that says it has seen 1e21 tokens decides nothing."""
     tx = diloco(merges.clipped("all"))
@@ -216,6 +217,7 @@ def test_a_given_reducer_takes_the_weights_of_what_is_clipped():
     assert_close(found, two_steps(diloco(merges.clipped()), x, weights), 1e-6)
 
 
+@pytest.mark.long
 def test_low_rank_reducers_take_what_is_clipped():
     params = {"w": np.zeros((6, 4), np.float32)}
     given = relaxjax.power_sgd("data", rank=4, min_compression=0)

@@ -165,6 +165,7 @@ def test_bytes_of_a_period(where):
     assert whole / 100 == ring / 100
 
 
+@pytest.mark.long
 def test_muon_inside():
     data = helpers.batches(1, rows=8) * 24
     tx = relaxjax.diloco(optax.contrib.muon(0.02), "data", 4)

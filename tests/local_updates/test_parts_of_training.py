@@ -66,6 +66,7 @@ def test_bytes_of_each_step(algorithm):
     assert each == [whole] * 3 + [0, 0, 0, whole] * 2 + [0]
 
 
+@pytest.mark.long
 def test_what_begins_later_begins_with_the_params_it_finds():
     """Four bits of the change since the switch, under a momentum that starts then."""
     codec = compression.error_feedback(compression.quantize(4))

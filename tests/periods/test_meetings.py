@@ -259,6 +259,7 @@ def test_counters_go_on_when_workers_leave(name):
     assert [x.tolist() for x in found] == [[7] * 2, [5] * 2, [10] * 2, [3] * 2]
 
 
+@pytest.mark.long
 def test_steps_are_silent_by_a_program_that_sends_nothing(monkeypatch):
     monkeypatch.setattr(_step_programs, "host_is_asked", lambda workers: True)
     tx, mesh = METHODS["diloco"](TABLE), mesh_of(N)

@@ -191,6 +191,7 @@ def test_loco_feeds_back_too():
     assert error < without / 2
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16])
 def test_narrow_params_stay_narrow(dtype):

@@ -44,6 +44,7 @@ def test_any_number_of_servers(form, optimizer, servers):
     assert_close(train(form, optimizer, emulate(8), DATA, **how), expected, 1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @forms
 @pytest.mark.parametrize("n", [1, 2, 3, 5])

@@ -23,6 +23,7 @@ def trained(tx, mesh=None, data=DATA):
     return jax.tree.map(lambda x: x[0], params)
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("servers", [1, 2, 4])
 @pytest.mark.parametrize("where", ["mesh", "emulated"])
@@ -92,6 +93,7 @@ def test_no_push_is_older_than_the_bound_and_each_comes_once(bound):
         assert len(np.unique(age)) == bound + 1  # all of them are drawn
 
 
+@pytest.mark.long
 def test_compensation_is_that_of_dc_asgd():
     late = relaxjax.dc_asgd("data", TABLE, strength=0.3)
     expected = trained(optax.chain(late, relaxjax.all_reduce("data"), ADAM))
@@ -113,6 +115,7 @@ def test_golden_compensation():
     np.testing.assert_allclose(found, [2.08], rtol=1e-6)
 
 
+@pytest.mark.long
 def test_a_weight_stays_with_its_gradient():
     """The second worker's come a step late, and count as when they were sent."""
     tx: Any = relaxjax.parameter_server(optax.sgd(-1.0), "data", staleness=[[0, 1]])

@@ -132,6 +132,7 @@ def test_the_language_model_sees_only_the_past():
     assert jnp.all(moved[12:] > 0)
 
 
+@pytest.mark.long
 def test_bits_are_nats_over_log_two():
     task = load("chars")
     flat = jax.tree.map(jnp.zeros_like, task.params)  # uniform over the symbols

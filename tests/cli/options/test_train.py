@@ -196,6 +196,7 @@ def test_a_task_of_a_file_with_a_state_of_its_own(tmp_path, monkeypatch):
     assert "the task's file (sha256)" in other.output
 
 
+@pytest.mark.long
 def test_transfers_of_a_model_with_a_state_have_an_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(TASK)

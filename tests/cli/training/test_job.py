@@ -59,6 +59,7 @@ def test_run_json_is_as_documented(short):
     assert written["metric"] == records[0].metric
 
 
+@pytest.mark.long
 def test_bytes_per_step_are_those_of_a_ring(short):
     leaves = [64 * 128, 128, 128 * 128, 128, 128 * 10, 10]
     assert short[0][0].bytes_per_step == sum(6 * -(-d // 4) * 4 for d in leaves)

@@ -126,6 +126,7 @@ def test_what_is_no_controller_is_refused(text, says):
         compare.Study(task, [text], seeds=1, tune=1, workers=2)
 
 
+@pytest.mark.long
 @pytest.mark.few(4)
 @pytest.mark.parametrize("text", ["gossip", "slow_momentum", "diloco+quantize8"])
 def test_other_methods_meet_when_their_table_says(text, tmp_path):

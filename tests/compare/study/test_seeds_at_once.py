@@ -118,6 +118,7 @@ def test_one_that_diverges_leaves_the_others(tmp_path):
         np.testing.assert_allclose(by_seed[seed]["test"], expected, rtol=2e-4)
 
 
+@pytest.mark.long
 def test_what_a_kill_cut_off_is_made_to_the_bit(tmp_path):
     """One line of a group is there: the whole group is trained, the rest is written."""
     how: Any = {"names": ["all_reduce"], "seeds_at_once": 3}

@@ -74,6 +74,7 @@ def test_a_whole_study(whole):
     )
 
 
+@pytest.mark.long
 def test_the_numbers_are_those_of_a_plain_loop(whole):
     """The baseline's first report, by NumPy-like steps of one worker."""
     record = next(r for r in whole.records() if r["phase"] == "report")
@@ -120,6 +121,7 @@ def test_shards_together_are_the_study(whole, tmp_path):
     assert len(list((tmp_path / "out").glob("results-*of2.jsonl"))) == 2
 
 
+@pytest.mark.long
 def test_a_budget_begins_no_further_run(tmp_path):
     results = study(tmp_path).run(tmp_path / "out", budget=0.0)
     assert results.records() == []

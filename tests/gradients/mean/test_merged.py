@@ -207,6 +207,7 @@ def in_a_row(tree: Any) -> np.ndarray:
     return np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
 
 
+@pytest.mark.long
 def test_a_code_is_decoded_merged_and_encoded_by_hand():
     """Two workers, a chunk at each, where its own values are as they are."""
     code = compression.quantize(4, block_size=8)

@@ -147,6 +147,7 @@ def test_lost_directions_are_found_again():
         assert rank == math.ceil(0.5 * min(CUT[k]))
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("bits", [32, 16, 8])
 def test_bytes_traced_stated_and_compiled_are_the_same(bits):

@@ -152,6 +152,7 @@ def test_what_comes_out_does_not_depend_on_the_size_of_gradients(size):
     assert not any(np.any(x) for x in jax.tree.leaves(updated(tx, zero)[0]))
 
 
+@pytest.mark.long
 def test_singular_values_come_near_one():
     """Also that of a single row, which rounding takes past its norm, whatever size."""
     rows = np.geomspace(1e-30, 1e30, 64)[:, None, None] * np.linspace(1, 2, 37)

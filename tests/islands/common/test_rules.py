@@ -84,6 +84,7 @@ def test_another_rule_in_a_file_is_damage(said):
         Agreed.read(store)
 
 
+@pytest.mark.long
 @pytest.mark.few(10)
 @every_rule
 @pytest.mark.parametrize("attack", [*OUT, *IN])

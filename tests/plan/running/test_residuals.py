@@ -115,6 +115,7 @@ def expected(*gs: Any) -> Any:
     return jax.tree.map(lambda x, s: x - RATE * s, start(), total)
 
 
+@pytest.mark.long
 @pytest.mark.few(10)
 @pytest.mark.parametrize("place", [emulate, mesh_of])
 @pytest.mark.parametrize("steps", [5, 6])
@@ -130,6 +131,7 @@ def test_the_next_step_delivers_all_of_it(before, steps, place):
     assert not any(np.any(x) for x in jax.tree.leaves(state.owed))
 
 
+@pytest.mark.long
 @pytest.mark.few(10)
 @pytest.mark.parametrize("after", AFTER)
 @pytest.mark.parametrize("before", ["signs", "power_sgd", "behind", "local_sgd"])
@@ -176,6 +178,7 @@ def test_a_step_that_is_skipped_keeps_it():
     assert_close(mean_of(params), expected(gs), 1e-5)
 
 
+@pytest.mark.long
 def test_narrow_params_and_an_optimizer_with_a_memory():
     """What models owe is added before the one rounding."""
     mesh, momentum = emulate(N), optax.sgd(0.02, momentum=0.9)

@@ -1,6 +1,6 @@
 """What is known of a step of one worker, by small steps that a person can follow."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +8,11 @@ import numpy as np
 import optax
 import pytest
 
-from relaxjax import all_reduce, emulate, to_workers
+from relaxjax import all_reduce, emulate, local_sgd, to_workers
 from relaxjax.workers import workers_of
 from relaxjax.workers._step_arguments import checked
 from relaxjax.workers._worker_axis import per_worker
-from relaxjax.workers.followed._looked import Looked, looked_at
+from relaxjax.workers.followed._looked import Looked, is_optimizers, looked_at
 
 MESH = emulate(2)
 W = {"a": jnp.ones(3), "b": jnp.ones(())}
@@ -167,3 +167,15 @@ def test_a_jitted_step_keeps_its_values():
 def test_a_step_that_trains_nothing_has_no_params():
     found = look(lambda w, x: (w, x.sum()), W)
     assert (found.values, found.places) == ([], [])
+
+
+class Mine(NamedTuple):
+    x: Any
+
+
+def test_optimizers_states_are_named_tuples_of_optax_or_of_ours():
+    assert is_optimizers(optax.EmptyState())
+    assert is_optimizers(local_sgd("data", 2).init(W))
+    assert not is_optimizers(Mine(1))
+    assert not is_optimizers((optax.EmptyState(),))
+    assert not is_optimizers(optax.MultiSteps(optax.sgd(0.1), 2))
