@@ -4,6 +4,7 @@ The second is for steps in which nothing is due, on devices whose host would wai
 each step to know that (`relaxjax._core.traced._silence`).
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,7 @@ from relaxjax.workers.followed._looked import Looked, looked_at
 from relaxjax.workers.followed._own_keys import own_keys, warn_of_own_keys
 from relaxjax.workers.followed._own_value import warn_of_own_value
 from relaxjax.workers.followed._passed_by import (
+    by_moments,
     optimizers_in,
     warn_of_nothing,
     warn_of_old_state,
@@ -51,7 +53,7 @@ class StepPrograms:
         self._step, self._workers = step, workers
         self._silence = Silence() if host_is_asked(workers) else None
         self._is_first = True
-        self._found: list[Looked] = []  # what was traced since the last step
+        self._found: deque[Looked] = deque(maxlen=1)  # traced since the last step
         self.looped: bool | None = None
         self._renews = False  # whether state is made anew in the step
         donated = (0,) if donate else ()
@@ -68,9 +70,8 @@ class StepPrograms:
         first, self._is_first = self._is_first, False
         keys = own_keys(state, self._workers) if first else {}
         out = self._step_of(state, batch)
-        for found in self._found[-1:]:  # a new program: the first, or that of a phase
-            _warn(found, keys, self._workers)
-        self._found.clear()
+        while self._found:  # a new program: the first, or that of a phase
+            _warn(self._found.pop(), keys, self._workers)
         return out
 
     def _step_of(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
@@ -130,13 +131,16 @@ def _warn(found: Looked, keys: Any, workers: WorkerMesh) -> None:
     if not (found.relaxes or jax.tree.leaves(optimizers_in(found.state))):
         return
     warn_of_old_state(found)
-    if any(clock.ends and not clock.hosted for clock in clocks_of(found.state)):
+    chosen = any(clock.ends and not clock.hosted for clock in clocks_of(found.state))
+    if chosen or workers.n == 1:
         return
-    if not found.relaxes:
-        warn_of_nothing(found, workers)
-    elif not (
-        warn_of_own_value(found, workers) or warn_of_own_keys(found, keys, workers)
-    ):
+    if found.relaxes:
+        told = warn_of_own_value(found, workers)
+        told = told or warn_of_own_keys(found, keys, workers)
+    else:
+        found = by_moments(found)
+        told = warn_of_nothing(found, workers)
+    if not told:
         warn_of_own_batch(found, workers)
 
 

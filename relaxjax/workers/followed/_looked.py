@@ -75,8 +75,7 @@ def _looked(program: Any, state: tuple[Any, ...], heard: Sequence[Given]) -> Loo
     given = {id(var) for var in outs[end:]}
     own = [i for i, var in enumerate(ins) if id(var) in given]
     alike = {i for x in heard for i in places_like(spec, x.updates)}
-    places = own or sorted(alike)
-    return Looked(program, spec, outs[states:end], places, bool(heard))
+    return Looked(program, spec, outs[states:end], own or sorted(alike), bool(heard))
 
 
 def places_like(state: Any, updates: Any) -> range:

@@ -1,7 +1,7 @@
 """A worker's own loss as `value=`, which parts the replicas behind any reducer.
 
 `init` cannot know whether the step hands `value=` a mean. The step itself can be looked
-at: it is traced once more, without a device, and followed:
+at: its program is followed:
 
     from the batch    to `value`: its own, unless a collective lies between
     from `value`      to the params that come out: parted, unless anything lies between

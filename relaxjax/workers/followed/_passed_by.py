@@ -31,9 +31,7 @@ from relaxjax.workers.followed._looked import Looked, is_optimizers, places_like
 from relaxjax.workers.followed._traced import is_local, parts_of
 
 
-def warn_of_own_batch(
-    found: Looked, workers: WorkerMesh, *, stacklevel: int = 5
-) -> None:
+def warn_of_own_batch(found: Looked, workers: WorkerMesh) -> None:
     """Warns where the params depend on a worker's own batch past all relaxations."""
     program, states = found.program, found.states
     own = [NOBODYS] * len(program.jaxpr.invars)
@@ -51,7 +49,7 @@ def warn_of_own_batch(
             f"data_parallel: params {names[parted[0]]!r} depend on each worker's own "
             f"batch over {axes} past every relaxation, so the models drift apart. "
             + remedy.format(axes[0]),
-            stacklevel=stacklevel,
+            stacklevel=5,
         )
 
 
@@ -88,28 +86,25 @@ def _meant(state: Any, names: Sequence[str]) -> set[int]:
     return {i for i, name in enumerate(names) if name in own}
 
 
-def warn_of_nothing(found: Looked, workers: WorkerMesh) -> None:
+def warn_of_nothing(found: Looked, workers: WorkerMesh) -> bool:
     """Warns where an optimizer steps in a program that brings nothing together.
 
-    Where something meets, such as losses, the params are followed nevertheless.
+    Returns:
+      False where something meets, such as losses: then the params are to be followed.
     """
-    outs, _ = _handed_on(found)
-    optimizers = {i for kept in _optimizer_places(found.state) for i in kept}
-    changed = {i for i in range(found.states) if outs[i] != i}
-    steps = changed & optimizers and changed - optimizers  # not an average of params
-    met = axes_met(found.program.jaxpr.eqns, frozenset(workers.axis_name))
-    if workers.n == 1 or not steps or _slices(found.state):
-        return
-    if met:
-        warn_of_own_batch(by_moments(found), workers, stacklevel=6)
-    else:
-        warnings.warn(
-            "data_parallel: the step trains an optimizer's params, and nothing in it "
-            "brings the workers together, so that each trains a model of its own. Put "
-            "relaxjax.all_reduce before the optimizer, and make its state by "
-            "relaxjax.init, which looks at the transformation",
-            stacklevel=5,
-        )
+    optimizers, others = _changed(found)
+    if not (optimizers and others) or _slices(found.state):
+        return True  # as in an evaluation, or an average of params
+    if axes_met(found.program.jaxpr.eqns, frozenset(workers.axis_name)):
+        return False
+    warnings.warn(
+        "data_parallel: the step trains an optimizer's params, and nothing in it "
+        "brings the workers together, so that each trains a model of its own. Put "
+        "relaxjax.all_reduce before the optimizer, and make its state by "
+        "relaxjax.init, which looks at the transformation",
+        stacklevel=5,
+    )
+    return True
 
 
 def warn_of_old_state(found: Looked) -> None:
@@ -118,13 +113,11 @@ def warn_of_old_state(found: Looked) -> None:
     A step that reads it to evaluate changes nothing else. Where the state of another
     optimizer goes on, this one may be kept on purpose.
     """
-    outs, read = _handed_on(found)
-    places = _optimizer_places(found.state)
-    optimizers = {i for kept in places for i in kept}
-    changed = {i for i in range(found.states) if outs[i] != i}
-    if not changed or changed & optimizers:
+    optimizers, others = _changed(found)
+    if optimizers or not others:
         return
-    for number, kept in enumerate(places):
+    _, read = _handed_on(found)
+    for number, kept in enumerate(_optimizer_places(found.state)):
         if not read.isdisjoint(kept):
             warnings.warn(
                 f"data_parallel: the step reads the optimizer's state, its argument "
@@ -133,6 +126,14 @@ def warn_of_old_state(found: Looked) -> None:
                 "returns: updates, opt_state = tx.update(gradients, opt_state, params)",
                 stacklevel=5,
             )
+
+
+def _changed(found: Looked) -> tuple[set[int], set[int]]:
+    """Places of leaves that come out other than they were, of optimizers and others."""
+    outs, _ = _handed_on(found)
+    optimizers = {i for kept in _optimizer_places(found.state) for i in kept}
+    changed = {i for i in range(found.states) if outs[i] != i}
+    return changed & optimizers, changed - optimizers
 
 
 def _optimizer_places(state: tuple[Any, ...]) -> list[list[int]]:
