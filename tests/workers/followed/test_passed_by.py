@@ -292,6 +292,21 @@ def test_a_step_that_trains_nothing_may_read_a_state(step, tx):
     assert said(lambda _: step, tx) == []
 
 
+def test_what_each_worker_gathers_beside_a_training_may_be_its_own():
+    """As squares of gradients, in a tree like the params; the loss is averaged."""
+
+    def step(squares, p, s, x):
+        loss, g = jax.value_and_grad(loss_of)(p, x)
+        squares = jax.tree.map(lambda q, g: q + g**2, squares, g)
+        return squares, p, s, {"loss": lax.pmean(loss, "data")}
+
+    mesh = emulate(4)
+    params, state = relaxjax.init(ALONE, PARAMS, mesh, reduced_in_step=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        relaxjax.data_parallel(step, mesh)(params, params, state, BATCH)
+
+
 def test_a_state_that_is_kept_beside_one_that_goes_on():
     """As a rate that falls when an epoch was no better, outside of the step."""
     plateau = optax.contrib.reduce_on_plateau()
@@ -366,6 +381,21 @@ def test_slices_of_params_are_no_optimizers():
     slices, state = fsdp.init(optax.adam(0.1), PARAMS, emulate(2))
     assert optimizers_in((slices, 1)) == []
     assert optimizers_in((slices, state))
+
+
+def test_slices_differ_by_right():
+    """A decay needs no gradient, and each worker decays slices of its own."""
+    tx = optax.chain(optax.add_decayed_weights(0.1), optax.adam(0.1))
+
+    def step(slices, state, x):
+        zeros = jax.tree.map(jnp.zeros_like, slices)
+        u, state = tx.update(zeros, state, slices)
+        return optax.apply_updates(slices, u), state, {"x": x.sum()}
+
+    state = fsdp.init(tx, PARAMS, emulate(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        relaxjax.data_parallel(step, emulate(2))(*state, BATCH)
 
 
 def test_models_part_over_all_axes():
