@@ -115,8 +115,8 @@ def loss_fn(params: Any, batch: jax.Array, known: jax.Array, codes: Any) -> Any:
     return jnp.where(first, 0.0, nats[1:].mean()), told[:-1]
 
 
-def program(codes: Any, rate: float) -> tuple[Any, Any]:
-    """The optimizer's start, and the step, over both stages."""
+def program(codes: Any, rate: float) -> tuple[Any, Any, Any]:
+    """The optimizer's start, the step, and a measure without codes, on both stages."""
     mesh = jax.sharding.Mesh(np.asarray(jax.devices()[:STAGES]), ("stage",))
     tx = optax.adamw(rate)
 
@@ -133,6 +133,10 @@ def program(codes: Any, rate: float) -> tuple[Any, Any]:
         params = optax.apply_updates(params, updates)
         return (params, opt_state, known.at[rows].set(told)), lax.psum(nats, "stage")
 
+    def measure(state: Any, batch: jax.Array) -> Any:
+        known = jnp.zeros((*batch.shape[:2], CONTEXT, WIDTH))
+        return lax.psum(loss_fn(state[0], batch, known, {})[0], "stage")
+
     own = P("stage")
     mapped = partial(jax.shard_map, mesh=mesh, check_vma=False, out_specs=own)
     kept = ALL_ROWS if codes.get("differences") else 1
@@ -143,16 +147,17 @@ def program(codes: Any, rate: float) -> tuple[Any, Any]:
     return (
         jax.jit(mapped(of_stage(start), in_specs=(own,))),
         jax.jit(mapped(of_stage(step), in_specs=(own, P(), P()))),
+        jax.jit(mapped(of_stage(measure), in_specs=(own, P()))),
     )
 
 
 def main(
     name: str, steps: int = 200, seed: int = 0, rate: float = 3e-3
-) -> tuple[float, Any]:
-    """Trains on rows that come again; bits per character at the end, bytes each way."""
-    codes = CODES[name]
-    text = next(chars(seed).batches(seed, ALL_ROWS))
-    start, step = program(codes, rate)
+) -> tuple[float, float, Any]:
+    """Trains on rows that come again: bits per character, held out, bytes each way."""
+    codes, task = CODES[name], chars(seed)
+    text = next(task.batches(seed, ALL_ROWS))
+    start, step, measure = program(codes, rate)
     state, losses, rng = start(parts(seed)), [], np.random.default_rng(seed)
     order = np.concatenate([rng.permutation(ALL_ROWS) for _ in range(steps)])
     for chosen in order[: steps * ROWS].reshape(steps, MICROBATCHES, -1):
@@ -164,15 +169,19 @@ def main(
     sent = activations.sent_bytes(
         "send", like, STAGES, forward=forward, backward=backward
     )
-    return float(np.mean(losses[-50:]) / np.log(2)), sent
+    test = task.held_out.reshape(MICROBATCHES, -1, CONTEXT + 1)
+    trained, held_out = np.mean(losses[-50:]), measure(state, test)[0]
+    return float(trained / np.log(2)), float(held_out / np.log(2)), sent
 
 
 if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", STAGES)  # emulated
     seeds = range(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
     for name in CODES:
-        found, sent = zip(*(main(name, seed=seed) for seed in seeds), strict=True)
+        runs = zip(*(main(name, seed=seed) for seed in seeds), strict=True)
+        found, held_out, sent = runs
         print(
-            f"{name}: {np.mean(found):.3f} bits a character, a microbatch sends "
+            f"{name}: {np.mean(found):.3f} bits a character, "
+            f"{np.mean(held_out):.3f} held out, a microbatch sends "
             f"{sent[0].forward:,} bytes forward and {sent[0].backward:,} backward"
         )

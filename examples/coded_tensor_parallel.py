@@ -86,8 +86,8 @@ def loss_fn(params: Any, batch: jax.Array, codes: Any) -> jax.Array:
     ).mean()
 
 
-def program(codes: Any, rate: float) -> tuple[Any, Any]:
-    """The optimizer's start, and the step, over all devices."""
+def program(codes: Any, rate: float) -> tuple[Any, Any, Any]:
+    """The optimizer's start, the step, and a measure without codes, on all devices."""
     devices = np.asarray(jax.devices()[: DATA * MODEL]).reshape(DATA, MODEL)
     mesh = jax.sharding.Mesh(devices, ("data", "model"))
     tx = optax.chain(relaxjax.all_reduce("data"), optax.adamw(rate))
@@ -105,20 +105,25 @@ def program(codes: Any, rate: float) -> tuple[Any, Any]:
         loss = jax.lax.pmean(loss, "data")
         return (optax.apply_updates(params, updates), opt_state), loss
 
+    def measure(state: Any, batch: jax.Array) -> Any:
+        return jax.lax.pmean(loss_fn(state[0], batch, {}), "data")
+
     mapped = partial(jax.shard_map, mesh=mesh, check_vma=False, out_specs=own)
     start = of_worker(lambda params: (params, tx.init(params)))
     return (
         jax.jit(mapped(start, in_specs=(own,))),
         jax.jit(mapped(of_worker(step), in_specs=(own, rows))),
+        jax.jit(mapped(of_worker(measure), in_specs=(own, rows))),
     )
 
 
 def main(
     name: str, steps: int = 300, seed: int = 0, rate: float = 3e-3
-) -> tuple[float, Any]:
-    """Trains; returns bits per character in the last 50 steps, and bytes each way."""
-    codes, batches = CODES[name], chars(seed).batches(seed, 32)
-    start, step = program(codes, rate)
+) -> tuple[float, float, Any]:
+    """Bits per character in the last 50 steps and held out, and bytes each way."""
+    codes, task = CODES[name], chars(seed)
+    batches = task.batches(seed, 32)
+    start, step, measure = program(codes, rate)
     state, losses, batch = start(parts(seed)), [], next(batches)
     for _ in range(steps):
         state, loss = step(state, batch)
@@ -130,15 +135,18 @@ def main(
         batch[: len(batch) // DATA],
         axes={"model": MODEL},
     )
-    return float(np.mean(losses[-50:]) / np.log(2)), sent["model"]
+    trained, held_out = np.mean(losses[-50:]), measure(state, task.held_out)[0]
+    return float(trained / np.log(2)), float(held_out / np.log(2)), sent["model"]
 
 
 if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", DATA * MODEL)  # emulated
     seeds = range(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
     for name in CODES:
-        found, sent = zip(*(main(name, seed=seed) for seed in seeds), strict=True)
+        runs = zip(*(main(name, seed=seed) for seed in seeds), strict=True)
+        found, held_out, sent = runs
         print(
-            f"{name}: {np.mean(found):.3f} bits a character, a device sends "
+            f"{name}: {np.mean(found):.3f} bits a character, "
+            f"{np.mean(held_out):.3f} held out, a device sends "
             f"{sent[0].forward:,} bytes forward and {sent[0].backward:,} backward"
         )

@@ -109,8 +109,8 @@ def loss_fn(params: Any, batch: jax.Array, codes: Any) -> tuple[jax.Array, jax.A
     return nats + 0.01 * uneven, nats
 
 
-def program(codes: Any, rate: float) -> tuple[Any, Any]:
-    """The optimizer's start, and the step, over all devices."""
+def program(codes: Any, rate: float) -> tuple[Any, Any, Any]:
+    """The optimizer's start, the step, and a measure without codes, on all devices."""
     mesh = jax.sharding.Mesh(np.asarray(jax.devices()[:EXPERTS]), ("expert",))
     # An expert's gradient is the sum over the devices already: of losses, not a mean.
     reducers: Any = {
@@ -132,21 +132,26 @@ def program(codes: Any, rate: float) -> tuple[Any, Any]:
         nats = jax.lax.pmean(nats, "expert")
         return (optax.apply_updates(params, updates), opt_state), nats
 
+    def measure(state: Any, batch: jax.Array) -> Any:
+        return jax.lax.pmean(loss_fn(state[0], batch, {})[1], "expert")
+
     own = P("expert")
     mapped = partial(jax.shard_map, mesh=mesh, check_vma=False, out_specs=own)
     start = of_device(lambda params: (params, tx.init(params)))
     return (
         jax.jit(mapped(start, in_specs=(own,))),
         jax.jit(mapped(of_device(step), in_specs=(own, own))),
+        jax.jit(mapped(of_device(measure), in_specs=(own, own))),
     )
 
 
 def main(
     name: str, steps: int = 300, seed: int = 0, rate: float = 3e-3
-) -> tuple[float, Any]:
-    """Trains; returns bits per character in the last 50 steps, and bytes each way."""
-    codes, batches = CODES[name], chars(seed).batches(seed, 32)
-    start, step = program(codes, rate)
+) -> tuple[float, float, Any]:
+    """Bits per character in the last 50 steps and held out, and bytes each way."""
+    codes, task = CODES[name], chars(seed)
+    batches = task.batches(seed, 32)
+    start, step, measure = program(codes, rate)
     state, losses, batch = start(parts(seed)), [], next(batches)
     for _ in range(steps):
         state, nats = step(state, batch)
@@ -158,15 +163,18 @@ def main(
         batch[: len(batch) // EXPERTS],
         axes={"expert": EXPERTS},
     )
-    return float(np.mean(losses[-50:]) / np.log(2)), sent["expert"]
+    trained, held_out = np.mean(losses[-50:]), measure(state, task.held_out)[0]
+    return float(trained / np.log(2)), float(held_out / np.log(2)), sent["expert"]
 
 
 if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", EXPERTS)  # emulated
     seeds = range(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
     for name in CODES:
-        found, sent = zip(*(main(name, seed=seed) for seed in seeds), strict=True)
+        runs = zip(*(main(name, seed=seed) for seed in seeds), strict=True)
+        found, held_out, sent = runs
         print(
-            f"{name}: {np.mean(found):.3f} bits a character, a device sends "
+            f"{name}: {np.mean(found):.3f} bits a character, "
+            f"{np.mean(held_out):.3f} held out, a device sends "
             f"{sent[0].forward:,} bytes forward and {sent[0].backward:,} backward"
         )

@@ -1,9 +1,10 @@
 """Sets up an environment and passes the tests: lint, types, tests.
 
 python3 scripts/check.py            on this Python
-python3 scripts/check.py --ci       with coverage and the documentation; on the newest
-                                    Python found, with the newest JAX; with long tests
-                                    too if nothing runs `--oldest`
+python3 scripts/check.py --ci       with types of the tests, coverage and the
+                                    documentation; on the newest Python found, with the
+                                    newest JAX; with long tests too if nothing runs
+                                    `--oldest`
 python3 scripts/check.py --oldest   long tests, and a quick subset of the others, on the
                                     oldest Python and JAX
 python3 scripts/check.py --programs what GPUs and TPUs would run, by the newest JAX;
@@ -150,10 +151,10 @@ def typed(python: str | Path, *paths: str) -> Iterator[None]:
 
 
 def check_all() -> None:
-    """Lint, types, and tests of every law."""
+    """Lint, the package's types, and tests of every law."""
     python = environment(sys.executable, ".venv", *DEV)
     lint(python)
-    with typed(python):
+    with typed(python, "relaxjax", "examples"):  # those of the tests take twice as long
         run(python, *TESTS, "--brief")
 
 

@@ -1,11 +1,15 @@
 """What every walk over a traced program needs of its equations."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
+import jax
 from jax.extend import core
 
 T = TypeVar("T")
+_MET = re.compile(r"relaxjax-met\.([^/]+)")
 CLOSED: Any = vars(core)["ClosedJaxpr"]
 """A program with its constants; of newer JAX `Jaxpr`, by a name its types leave out."""
 Program = Any
@@ -44,6 +48,21 @@ def walked(
         outs = visit(eqn, [read(v) for v in eqn.invars], inside)
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
+
+
+def meeting_over(axis_name: str) -> Any:
+    """A scope for a collective of several messages, whose last equation is none.
+
+    A ring ends by writing what arrived beside what was there. That its results are
+    equal on all workers, `met_in` tells of the scope.
+    """
+    return jax.named_scope(f"relaxjax-met.{axis_name}")
+
+
+@lru_cache
+def met_in(scope: str) -> frozenset[str]:
+    """The axes over which values are brought together in a scope."""
+    return frozenset(_MET.findall(scope))
 
 
 def axis_names_of(eqn: core.JaxprEqn) -> list[str]:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of, axis_size, on_devices, tracks_vma
+from relaxjax._core._jaxprs import meeting_over
 from relaxjax._core._tree import is_narrow
 
 Pairs = Sequence[tuple[int, int]]
@@ -49,7 +50,8 @@ def for_each_axis(
     axis_size(axis_name, caller)
     for name in reversed(axes_of(axis_name)):
         alone = lax.axis_size(name) == 1 or x.size == 0
-        x = nothing_to_send(x, name) if alone else one_axis(x, name)
+        with meeting_over(name):
+            x = nothing_to_send(x, name) if alone else one_axis(x, name)
     return x
 
 
@@ -74,8 +76,7 @@ def back(pairs: Pairs) -> Pairs:
 
 def is_target(name: str, pairs: Pairs) -> jax.Array:
     """Whether this worker receives something."""
-    targets = jnp.asarray([target for _, target in pairs])
-    return jnp.any(targets == lax.axis_index(name))
+    return jnp.any(jnp.asarray([to for _, to in pairs]) == lax.axis_index(name))
 
 
 def gather(x: jax.Array, name: str) -> jax.Array:

@@ -113,6 +113,7 @@ def of_arrays(
         better=better,
         state=state,
         validation=None if validation is None else on(validation),
+        held_out=test,
     )
 
     def split() -> Task:

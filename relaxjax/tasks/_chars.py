@@ -104,9 +104,13 @@ def chars(seed: int, *, width: int = 64, layers: int = 2) -> Task:
         logits = nnx.merge(graph, params)(symbols[:, :-1])
         return cross_entropy(logits, symbols[:, 1:])
 
-    def on(files: list[Path]) -> Callable[[Any], jax.Array]:
-        windows = _evenly_spaced(encode(files), _HELD_OUT_WINDOWS)
+    def windows_of(files: list[Path]) -> np.ndarray:
+        return _evenly_spaced(encode(files), _HELD_OUT_WINDOWS)
+
+    def on(windows: np.ndarray) -> Callable[[Any], jax.Array]:
         return jax.jit(lambda params: loss(params, windows) / math.log(2))
+
+    held_out = windows_of(held_out_files)
 
     def task(files: list[Path], validation: list[Path]) -> Task:
         text = encode(files)
@@ -122,14 +126,15 @@ def chars(seed: int, *, width: int = 64, layers: int = 2) -> Task:
             data=whole,
             params=params,
             loss=loss,
-            metric=on(held_out_files),
+            metric=on(held_out),
             batches=batches,
             steps=STEPS,
             batch_size=32,
             learning_rate=RATE,
-            validation=on(validation) if validation else None,
+            validation=on(windows_of(validation)) if validation else None,
             split=None if validation else lambda: task(*split_files(train_files)),
             split_note="every tenth of the training files",
+            held_out=held_out,
         )
 
     return task(train_files, [])

@@ -53,6 +53,8 @@ class Task:
         such data.
       split: makes the same task with a part of its training data kept for validation.
       split_note: where validation data come from, in a sentence.
+      held_out: the test data as one batch, for models of one's own; None if there is
+        no such batch.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Task:
     validation: Callable[..., jax.Array] | None = None
     split: Callable[[], "Task"] | None = None
     split_note: str = "the task's own validation data"
+    held_out: Any = None
 
     def __post_init__(self) -> None:
         """Says which metric is better, if the task does not."""

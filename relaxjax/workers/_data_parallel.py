@@ -133,8 +133,9 @@ def data_parallel(
     Warns:
       UserWarning: in the first call, and in the first of each phase, but not inside a
         `jax.jit` of your own: a worker's own loss, given to the optimizer as `value=`,
-        or its own batch by another way past all relaxations, parts the models; an
-        optimizer's state is read and returned as it was; an optimizer steps, and
+        or its own batch, key or index by another way past all relaxations, parts the
+        models; a reducer is given gradients that have met; updates of models are
+        changed; an optimizer's state is made in the step, or stays, or the params do;
         nothing brings the workers together; all processes give the same rows.
 
     Example:

@@ -25,15 +25,8 @@ from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._step_arguments import checked, require_worker_axis
 from relaxjax.workers._worker_axis import per_worker
 from relaxjax.workers.followed._looked import Looked, looked_at
-from relaxjax.workers.followed._own_keys import own_keys, warn_of_own_keys
-from relaxjax.workers.followed._own_value import warn_of_own_value
-from relaxjax.workers.followed._passed_by import (
-    by_moments,
-    optimizers_in,
-    warn_of_nothing,
-    warn_of_old_state,
-    warn_of_own_batch,
-)
+from relaxjax.workers.followed._own_keys import own_keys
+from relaxjax.workers.followed._warned import warn_of_step
 
 
 class StepPrograms:
@@ -71,7 +64,7 @@ class StepPrograms:
         keys = own_keys(state, self._workers) if first else {}
         out = self._step_of(state, batch)
         while self._found:  # a new program: the first, or that of a phase
-            _warn(self._found.pop(), keys, self._workers)
+            warn_of_step(self._found.pop(), keys, self._workers)
         return out
 
     def _step_of(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
@@ -120,28 +113,6 @@ class StepPrograms:
         with making() as made:
             program = timed(lambda s: jax.make_jaxpr(step)(*s, batch), state)
         self.looped, self._renews = ticks_in_a_loop(program.jaxpr), bool(made)
-
-
-def _warn(found: Looked, keys: Any, workers: WorkerMesh) -> None:
-    """Warns of what passes the relaxations by, of one thing at most.
-
-    Where counts choose among phases, a walk takes what one phase leaves for what
-    another finds, and nothing can be said.
-    """
-    if not (found.relaxes or jax.tree.leaves(optimizers_in(found.state))):
-        return
-    warn_of_old_state(found)
-    chosen = any(clock.ends and not clock.hosted for clock in clocks_of(found.state))
-    if chosen or workers.n == 1:
-        return
-    if found.relaxes:
-        told = warn_of_own_value(found, workers)
-        told = told or warn_of_own_keys(found, keys, workers)
-    else:
-        found = by_moments(found)
-        told = warn_of_nothing(found, workers)
-    if not told:
-        warn_of_own_batch(found, workers)
 
 
 def host_is_asked(workers: WorkerMesh) -> bool:

@@ -93,6 +93,6 @@ def test_bytes_of_both_ways_are_those_of_eight_sums():
 
 @pytest.mark.slow
 def test_it_learns_over_two_axes():
-    bits, sent = SPLIT["main"]("8 bits both ways", steps=30)
-    assert bits < 5  # the mean from 7 on
+    bits, held_out, sent = SPLIT["main"]("8 bits both ways", steps=30)
+    assert max(bits, held_out) < 5  # the mean from 7 on
     assert sent.forward == sent.backward

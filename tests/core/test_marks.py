@@ -124,8 +124,19 @@ def test_updates_are_heard_with_their_values_and_params():
         tx.update(x, state, x, factor=4)
     tx.update(x, state, x, value=7)
     tx.update(x, state, x)
-    given = [x[:-1] for x in heard]
+    given = [(x.value, x.updates, x.params) for x in heard]
     assert given == [(3, x, x), (0, x, None), (None, x, x), (None, x, x)]
+    assert {x.at[:3] for x in heard} == {("mine", "models", ("data",))}
+    assert all(x.state is state is x.made[1] for x in heard)
+    assert [x.made[0] for x in heard] == [jnp.sin(x) * k for k in (2, 2, 2, 4)]
+
+
+def test_of_what_is_inside_a_relaxation_nobody_hears():
+    inner: Any = doubled("inner", "gradients")
+    outer = marked("outer", "gradients", "data", inner.init, inner.update)
+    with heard_updates() as heard:
+        outer.update(jnp.ones(()), outer.init(jnp.ones(())))
+    assert [x.at.name for x in heard] == ["outer"]
 
 
 def test_updates_are_heard_with_their_trace():

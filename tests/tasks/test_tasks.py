@@ -141,6 +141,14 @@ def test_bits_are_nats_over_log_two():
     assert float(jax.jit(task.loss)(flat, batch)) == pytest.approx(7 * math.log(2))
 
 
+def test_the_metric_is_measured_on_what_is_held_out():
+    chars, digits = load("chars"), load("digits")
+    nats = jax.jit(chars.loss)(chars.params, chars.held_out)
+    expected = float(nats) / math.log(2)
+    assert float(chars.metric(chars.params)) == pytest.approx(expected)
+    assert len(digits.held_out.labels) == len(_digits._load()[1].labels)
+
+
 def test_accuracy_counts_correct_digits():
     task = load("digits")
     always_three = jax.tree.map(jnp.zeros_like, task.params)

@@ -22,7 +22,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from relaxjax._core._jaxprs import axis_names_of, loop_parts, programs_of, walked
+from relaxjax._core._jaxprs import (
+    axis_names_of,
+    loop_parts,
+    met_in,
+    programs_of,
+    walked,
+)
 from relaxjax._core.traced._marks import (
     REDUCERS,
     Station,
@@ -31,13 +37,13 @@ from relaxjax._core.traced._marks import (
     station_of,
 )
 
-# Nothing is computed: values are moved, chosen, or brought into another form.
-_MOVES = re.compile(
+MOVES = re.compile(
     "bitcast_convert_type|broadcast_in_dim|concatenate|convert_element_type|copy|copy_p|"
     "dynamic_slice|dynamic_update_slice|gather|iota|optimization_barrier|pad|pcast|"
     "pvary|reduce_precision|reshape|rev|scatter|select_n|slice|split|squeeze|"
     "stop_gradient|transpose"
 )
+"""Nothing is computed: values are moved, chosen, or brought into another form."""
 _DECIDES = frozenset(["cond", "select_n"])  # by their first operand
 _SUMS = frozenset(["acc_grads", "accumulated", "grad_acc"])  # MultiSteps, ours, optax's
 
@@ -154,6 +160,8 @@ class _Walk:
             flow = self.relaxation(at, _join(ins))
             apart, used = self.apart(scope, ins), self.used(scope, ins)
             return [flow._replace(apart=apart, used=used)] * count
+        if over := self.axes & met_in(scope):
+            return [self.together(_join(ins), over)] * count
         if name == "while":
             return self.loop(eqn, ins, scope)
         if name in _DECIDES:
@@ -162,16 +170,20 @@ class _Walk:
             return self.nested(parts, ins, scope, count)
         flow = _join(ins)
         if over := _over(eqn, self.axes):
-            self.communicates = True
-            local, apart = _but(flow.local, over), _but(flow.apart, over)
-            return [flow._replace(local=local, apart=apart, flag=False)] * count
+            return [self.together(flow, over)] * count
         if name == "convert_element_type" and eqn.invars[0].aval.dtype == bool:
             return [flow._replace(flag=True)]
         chosen = name == "mul" and any(x.flag for x in ins)
-        if not (_MOVES.fullmatch(name) or chosen):
+        if not (MOVES.fullmatch(name) or chosen):
             behind = {(m, name) for m in flow.passed if m.side == "models"}
             flow = flow._replace(behind=flow.behind | behind, used=_used(flow, None))
         return [flow] * count
+
+    def together(self, flow: Flow, over: frozenset[str]) -> Flow:
+        """The flow of what a collective makes."""
+        self.communicates = True
+        local, apart = _but(flow.local, over), _but(flow.apart, over)
+        return flow._replace(local=local, apart=apart, flag=False)
 
     def relaxation(self, at: Station, flow: Flow) -> Flow:
         """The flow of what a relaxation makes."""
@@ -256,6 +268,6 @@ def axes_met(eqns: Sequence[Any], axes: frozenset[str]) -> frozenset[str]:
 
 def _over(eqn: Any, axes: frozenset[str]) -> frozenset[str]:
     """The axes over which an equation brings values together."""
-    if not eqn.invars or _MOVES.fullmatch(eqn.primitive.name):
+    if not eqn.invars or MOVES.fullmatch(eqn.primitive.name):
         return frozenset()
     return axes.intersection(axis_names_of(eqn))

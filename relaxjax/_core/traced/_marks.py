@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -52,11 +52,14 @@ class Station(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a relaxation's update is given, and in which trace."""
+    """What an outermost relaxation's update is given and makes, and in which trace."""
 
+    at: Station
     value: Any
     updates: Any
+    state: Any
     params: Any
+    made: tuple[Any, Any]  # updates, state
     trace: Any
 
 
@@ -87,14 +90,16 @@ def marked(
     def named(updates, state, params=None, **extra_args) -> Any:
         numbers = _NUMBERS.get()
         number = 0 if numbers is None else next(numbers)
-        heard = _HEARD.get()
-        if heard is not None:
-            at = core.get_opaque_trace_state()
-            heard.append(Given(extra_args.get("value"), updates, params, at))
         if side in ("tracking", "models"):
             refuse_unreduced(name, updates)
-        with jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}"):
-            return update(updates, state, params, **extra_args)
+        scope = jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}")
+        with scope, _with(_HEARD, None):  # of what is inside of it, nobody is told
+            made = update(updates, state, params, **extra_args)
+        if (heard := _HEARD.get()) is not None:
+            at = Station(name, side, axes_of(axis_name), number)
+            value, here = extra_args.get("value"), core.get_opaque_trace_state()
+            heard.append(Given(at, value, updates, state, params, made, here))
+        return made
 
     if side in REDUCERS | FIRST:
         checked, named = opens_own_mapping(name, axis_name, checked, named)
@@ -232,6 +237,7 @@ def doer_of(scope: str) -> Station | None:
     return station_of(scope.rpartition(_OPTIMIZER)[2])
 
 
+@lru_cache
 def station_of(scope: str) -> Station | None:
     """The outermost relaxation of a scope."""
     if (found := _SCOPE.search(scope)) is None:

@@ -18,7 +18,16 @@ states carry no longer grows (two, as a rule).
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from relaxjax._core._jaxprs import loop_parts, programs_of, scan_parts, walked
+import jax.numpy as jnp
+
+from relaxjax._core._jaxprs import (
+    axis_names_of,
+    loop_parts,
+    met_in,
+    programs_of,
+    scan_parts,
+    walked,
+)
 from relaxjax._core._tree import is_key
 from relaxjax._core.traced._flows import axes_met
 from relaxjax._core.traced._marks import doer_of
@@ -37,6 +46,9 @@ class Dependence:
       entered: the pairs of numbers that went into a relaxation, or a collective, of
         their axis; those of keys that went in as keys are not among them.
       ends: primitives whose results depend on nothing, for what is asked.
+      trusting: whether what meets in one branch has met, as every H steps.
+      index: the source of what depends on a worker's place along an axis, if asked;
+        places at which something is written or read are no numbers.
     """
 
     def __init__(self, axes: Sequence[str]):
@@ -45,6 +57,8 @@ class Dependence:
         self.seeds: dict[Any, Own] = {}
         self.entered: Own = NOBODYS
         self.ends: frozenset[str] = frozenset()
+        self.index: str | None = None
+        self.trusting = False
 
     def steps(self, program: Any, ins: Sequence[Own], carried: range) -> list[Own]:
         """The results of a step, at `carried` the arguments of the next one."""
@@ -78,25 +92,48 @@ class Dependence:
         name, count = eqn.primitive.name, len(eqn.outvars)
         if name in self.ends:
             return [NOBODYS] * count
-        if at := doer_of(scope):
-            self._enter(eqn, ins, at.axes)
-            self._meet(at.name, axes_met([eqn], self.axes), decided)
-            return [_without(_join(ins), at.axes)] * count
+        at = doer_of(scope)
+        if met := at.axes if at else met_in(scope):
+            self._enter(eqn, ins, met)
+            self._meet(at.name if at else name, axes_met([eqn], self.axes), decided)
+            return [_without(_join(ins), met)] * count
 
         def walk(part: Any, ins: Sequence[Own], by: Own = NOBODYS) -> list[Own]:
             return self.of(part.jaxpr, ins, scope, decided | by)
 
-        if name in _DECIDED:
-            return _DECIDED[name](eqn, ins, walk)
+        if name == "cond":
+            return self._cond(eqn, ins, walk)
+        if name in _LOOPS:
+            return _LOOPS[name](eqn, ins, walk)
         if parts := list(programs_of(eqn.params)):
             return _inside(parts, ins, count, walk)
+        if name == "axis_index" and self.index:
+            return [frozenset((self.index, axis) for axis in axis_names_of(eqn))]
+        if self.index and name in _AT_PLACES:
+            ins = [
+                _but(self.index, x, var) for x, var in zip(ins, eqn.invars, strict=True)
+            ]
         met = axes_met([eqn], self.axes)
         self._enter(eqn, ins, met)
         self._meet(name, met, decided)
         each = (met or name == "optimization_barrier") and len(ins) == count
         return [_without(x, met) for x in (ins if each else [_join(ins)] * count)]
 
+    def _cond(self, eqn: Any, ins: list[Own], walk: "Walk") -> list[Own]:
+        by, *rest = ins
+        branches = eqn.params["branches"]
+        results = [walk(branch, rest, by) for branch in branches]
+        outs = [_join([by, *outs]) for outs in zip(*results, strict=True)]
+        if self.trusting:
+            for branch, owns in zip(branches, results, strict=True):
+                met = axes_met(branch.jaxpr.eqns, self.axes)
+                pairs = zip(outs, owns, strict=True)
+                outs = [_without(x, met - {axis for _, axis in y}) for x, y in pairs]
+        return outs
+
     def _enter(self, eqn: Any, ins: list[Own], axes: Collection[str]) -> None:
+        if not axes:
+            return
         pairs = zip(eqn.invars, ins, strict=True)
         numbers = _join([own for var, own in pairs if not is_key(var.aval)])
         self.entered |= frozenset(x for x in numbers if x[1] in axes)
@@ -107,12 +144,6 @@ class Dependence:
 
 
 Walk = Callable[..., list[Own]]
-
-
-def _cond(eqn: Any, ins: list[Own], walk: Walk) -> list[Own]:
-    by, *rest = ins
-    results = [walk(branch, rest, by) for branch in eqn.params["branches"]]
-    return [_join([by, *outs]) for outs in zip(*results, strict=True)]
 
 
 def _while(eqn: Any, ins: list[Own], walk: Walk) -> list[Own]:
@@ -140,7 +171,8 @@ def _scan(eqn: Any, ins: list[Own], walk: Walk) -> list[Own]:
         carry = later
 
 
-_DECIDED = {"cond": _cond, "while": _while, "scan": _scan}
+_AT_PLACES = frozenset(["dynamic_slice", "dynamic_update_slice", "gather", "scatter"])
+_LOOPS = {"while": _while, "scan": _scan}
 
 
 def _inside(parts: Sequence[Any], ins: Any, count: int, walk: Walk) -> list[Own]:
@@ -153,6 +185,12 @@ def _inside(parts: Sequence[Any], ins: Any, count: int, walk: Walk) -> list[Own]
     all_in = _join(ins)
     results = [walk(part, [all_in] * len(part.jaxpr.invars)) for part in parts]
     return [_join([all_in, *(x for outs in results for x in outs)])] * count
+
+
+def _but(source: str, own: Own, var: Any) -> Own:
+    """Without the pairs of a source, if it is about places."""
+    is_place = jnp.issubdtype(var.aval.dtype, jnp.integer)
+    return frozenset(x for x in own if x[0] != source) if is_place else own
 
 
 def _join(owns: Sequence[Own]) -> Own:

@@ -4,37 +4,58 @@ JAX maps a jitted step from its program for one worker, under `jax.vmap` too. So
 program, in which all collectives stand, is at hand without a trace of its own.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from relaxjax._core.traced._marks import Given, heard_updates
+from relaxjax._core.traced._marks import Given, Station, heard_updates
+
+T = TypeVar("T")
 
 
 class Looked(NamedTuple):
-    """A traced step (state, batch) -> (state, values, ...).
+    """A traced step (state, batch) -> (state, ...).
 
     Attributes:
       program: the closed jaxpr.
       state: the state's shapes and dtypes, by argument.
-      values: what relaxations are given as `value=`.
+      given: what relaxations are given and make, as variables of the program.
       places: those of the params, among the state's leaves.
       relaxes: whether there are relaxations in it.
+      alike: the parts of the state of which one may be the params, if that is unknown.
     """
 
     program: Any
     state: tuple[Any, ...]
-    values: Sequence[Any]
+    given: Sequence[Given]
     places: Sequence[int]
     relaxes: bool
+    alike: Sequence[Sequence[int]] = ()
 
     @property
     def states(self) -> int:
         """The number of the state's leaves."""
         return len(jax.tree.leaves(self.state))
+
+    @property
+    def values(self) -> list[Any]:
+        """What relaxations are given as `value=`."""
+        return jax.tree.leaves([x.value for x in self.given])
+
+    def of(self, outs: Sequence[T], given: Any) -> list[T]:
+        """What is known of what a relaxation is given, as of all results."""
+        pairs = zip(self.program.jaxpr.outvars, outs, strict=True)
+        known = {id(var): x for var, x in pairs}
+        return [known[id(var)] for var in jax.tree.leaves(given)]
+
+    def places_of(self, variables: Any) -> list[int]:
+        """Places of those variables that are leaves of the state."""
+        given = {id(var) for var in jax.tree.leaves(variables)}
+        ins = self.program.jaxpr.invars[: self.states]
+        return [i for i, var in enumerate(ins) if id(var) in given]
 
 
 def looked_at(
@@ -44,42 +65,60 @@ def looked_at(
 
     The params are those that relaxations are given; where these are not an argument's
     own, as in a step that is jitted itself, they are the first part of the state like
-    the updates. Of the values of such a step nothing is known.
+    the updates. What is given inside of such a step, or of a loop, is not known.
     """
 
     def one_worker(*args: Any) -> tuple[Any, ...]:
         heard: list[Given] = []
+        stations: list[Station] = []
 
         def listened(*args: Any) -> tuple[Any, ...]:
             here = core.get_opaque_trace_state()
             with heard_updates() as given:
                 state, *rest = step(*args)
-            for x in given:
-                inner = x._replace(value=None, params=None)  # no results of this trace
-                heard.append(x if x.trace == here else inner)
-            return state, [x.value for x in heard], [x.params for x in heard], rest
+            heard.extend(given)
+            own = [x for x in given if x.trace == here]
+            stations.extend(x.at for x in own)
+            return state, [jax.tree.map(_array, tuple(x)) for x in own], rest
 
         program = jax.jit(listened, inline=True)
-        found(_looked(program.trace(*args).jaxpr, args[:-1], heard))
-        state, _, _, rest = program(*args)
+        found(_looked(program.trace(*args), args[:-1], heard, stations))
+        state, _, rest = program(*args)
         return state, *rest
 
     return one_worker
 
 
-def _looked(program: Any, state: tuple[Any, ...], heard: Sequence[Given]) -> Looked:
+def _array(x: Any) -> Any:
+    """An array of the trace; None for names and whatever else is given."""
+    return x if isinstance(x, jax.Array) else None
+
+
+def _looked(
+    traced: Any, state: tuple[Any, ...], heard: Sequence[Given], own: Sequence[Station]
+) -> Looked:
     spec = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state)
-    sizes = [len(jax.tree.leaves(x)) for x in (spec, [x.value for x in heard])]
-    states, end = sizes[0], sum(sizes)
-    outs, ins = program.jaxpr.outvars, program.jaxpr.invars[:states]
-    given = {id(var) for var in outs[end:]}
-    own = [i for i, var in enumerate(ins) if id(var) in given]
-    alike = {i for x in heard for i in places_like(spec, x.updates)}
-    return Looked(program, spec, outs[states:end], own or sorted(alike), bool(heard))
+    results = traced.jaxpr.jaxpr.outvars
+    _, parts, _ = jax.tree.unflatten(jax.tree.structure(traced.out_info), results)
+    pairs = zip(parts, own, strict=True)
+    given = [Given(*part)._replace(at=station) for part, station in pairs]
+    found = Looked(traced.jaxpr, spec, given, (), bool(heard))
+    if places := found.places_of([x.params for x in given]):
+        return found._replace(places=places)
+    parts = [[*parts_like(spec, x.updates)] for x in heard]
+    first = {i for several in parts for part in several[:1] for i in part}
+    return found._replace(
+        places=sorted(first), alike=parts[0] if len(parts) == 1 else ()
+    )
 
 
 def places_like(state: Any, updates: Any) -> range:
-    """Places, among the state's leaves, of the first part like some updates.
+    """Places, among the state's leaves, of the first part like some updates."""
+    return next(parts_like(state, updates), range(0))
+
+
+def parts_like(state: Any, updates: Any) -> Iterator[range]:
+    """Places of all parts like some updates.
 
     Nothing inside of an optimizer's state is: moments are like the params.
     """
@@ -91,9 +130,8 @@ def places_like(state: Any, updates: Any) -> range:
     for part in jax.tree.leaves(state, is_leaf=stops):
         end = start + len(jax.tree.leaves(part))
         if _is_alike(part, updates):
-            return range(start, end)
+            yield range(start, end)
         start = end
-    return range(0)
 
 
 def is_optimizers(part: Any) -> bool:

@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._core._phases import hosted
@@ -36,15 +37,17 @@ def own_keys(state: Any, workers: WorkerMesh) -> dict[int, Own]:
 
 
 def _has_keys(x: Any) -> bool:
-    return isinstance(x, jax.Array) and is_key(x)
+    """Typed keys, or those of `jax.random.PRNGKey`, which are two numbers each."""
+    is_old = jnp.shape(x)[1:] == (2,) and x.dtype == jnp.uint32
+    return isinstance(x, jax.Array) and (is_key(x) or is_old)
 
 
 def _rows(keys: jax.Array) -> dict[int, bytes]:
     """The keys of each worker of this process."""
-    shards = jax.random.key_data(keys).addressable_shards
+    data = jax.random.key_data(keys) if is_key(keys) else keys
     return {
         (shard.index[0].start or 0) + i: row.tobytes()
-        for shard in shards
+        for shard in data.addressable_shards
         for i, row in enumerate(np.asarray(shard.data))
     }
 

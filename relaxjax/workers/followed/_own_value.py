@@ -45,7 +45,7 @@ def _is_parted(found: Looked, workers: WorkerMesh) -> bool:
     walk = Dependence(workers.axis_name)
     of_batch = frozenset(("batch", axis) for axis in workers.axis_name)
     own = [NOBODYS] * states + [of_batch] * (len(ins) - states)
-    known = walk.of(program.jaxpr, own)[states:][: len(found.values)]
+    known = found.of(walk.of(program.jaxpr, own), found.values)
     walk.seeds = {
         var: frozenset(("value", axis) for _, axis in by)
         for var, by in zip(found.values, known, strict=True)

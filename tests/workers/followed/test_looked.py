@@ -79,7 +79,9 @@ def test_params_are_where_they_are_given():
     assert found.states == 2 + 3 + 2
     assert found.places == [2, 3]
     assert found.values == []
-    assert len(found.program.jaxpr.outvars) == 7 + 2
+    (given,) = found.given
+    assert found.places_of(given.params) == [2, 3]
+    assert found.places_of(given.state) == found.places_of(given.updates) == []
 
 
 def test_params_that_are_not_given_are_the_first_argument_like_the_updates():

@@ -15,7 +15,7 @@ from jax import lax
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, fsdp, local_sgd
 from relaxjax.workers.followed._looked import Looked
-from relaxjax.workers.followed._passed_by import by_moments, optimizers_in
+from relaxjax.workers.followed._places import by_moments, optimizers_in
 
 BATCH = np.arange(24.0, dtype=np.float32).reshape(8, 3)
 PARAMS = {"w": jnp.ones(3), "b": jnp.ones(())}
