@@ -62,6 +62,7 @@ def plain(computation: str) -> str:
 @pytest.mark.skipif(
     jax.__version_info__ < (0, 11), reason="XLA of jax 0.10 compiles some for each leaf"
 )
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", ROWS)
 def test_twice_as_many_layers_are_no_more_kinds_of_kernels(name):
     few, many = (kinds(ROWS[name](), layers) for layers in (6, 12))
