@@ -131,12 +131,12 @@ def data_parallel(
         or dtypes in the step.
 
     Warns:
-      UserWarning: in the first call, and in the first of each phase, but not inside a
-        `jax.jit` of your own: a worker's own loss, given to the optimizer as `value=`,
-        or its own batch, key or index by another way past all relaxations, parts the
-        models; a reducer is given gradients that have met; updates of models are
-        changed; an optimizer's state is made in the step, or stays, or the params do;
-        nothing brings the workers together; all processes give the same rows.
+      UserWarning: in the first call, and in the first of each phase; of phases and keys
+        not inside a `jax.jit` of your own. A worker's own loss, given to the optimizer
+        as `value=`, or its own batch, key or index by another way past all relaxations,
+        parts the models; a reducer is given gradients that have met; updates of models
+        are changed; an optimizer's state is made in the step, or stays, or the params
+        do; nothing brings the workers together; all processes give the same rows.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, relaxjax

@@ -24,6 +24,7 @@ from relaxjax._core.traced._silence import Silence, hearing
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._step_arguments import checked, require_worker_axis
 from relaxjax.workers._worker_axis import per_worker
+from relaxjax.workers.followed._dependence import Own
 from relaxjax.workers.followed._looked import Looked, looked_at
 from relaxjax.workers.followed._own_keys import own_keys
 from relaxjax.workers.followed._warned import warn_of_step
@@ -58,11 +59,13 @@ class StepPrograms:
 
         In a traced function no host does anything between the steps.
         """
+        keys: dict[int, Own] = {}
         if is_any_traced(state):
-            return self.whole(state, batch, False)[:2]
-        first, self._is_first = self._is_first, False
-        keys = own_keys(state, self._workers) if first else {}
-        out = self._step_of(state, batch)
+            out = self.whole(state, batch, False)[:2]
+        else:
+            first, self._is_first = self._is_first, False
+            keys = own_keys(state, self._workers) if first else {}
+            out = self._step_of(state, batch)
         while self._found:  # a new program: the first, or that of a phase
             warn_of_step(self._found.pop(), keys, self._workers)
         return out

@@ -33,4 +33,5 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "published-scaling": published.scaling,
     "split": split.programs,
     "split-hosts": split.between_hosts,
+    "split-quality": split.quality,
 }

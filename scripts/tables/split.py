@@ -36,3 +36,23 @@ def between_hosts() -> list[str]:
             for (split, codes), cells in by_name.items()
         ]
     return lines
+
+
+def quality() -> list[str]:
+    """Bits a character, held out over the uncoded model of the same seed, and bytes."""
+    lines = heads(
+        "split, codes",
+        ["training", "held out", "over uncoded", "bytes forward", "backward"],
+    )
+    for each in result("split-quality")["rows"]:
+        trained, held_out = (
+            sum(each[x]) / len(each[x]) for x in ("trained", "held out")
+        )
+        by_seed = each["over by seed, %"]
+        over = f"{each['over uncoded, %']:+.1f} % "
+        over += f"({min(by_seed):+.1f} to {max(by_seed):+.1f})"
+        cells = [f"{trained:.3f}", f"{held_out:.3f}"]
+        cells += [over if each["codes"] != "as it is" else ""]
+        cells += [f"{each[way]:,}".replace(",", " ") for way in ("forward", "backward")]
+        lines.append(row(f"{each['split']}, {each['codes']}", cells))
+    return lines

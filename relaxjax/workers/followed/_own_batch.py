@@ -39,17 +39,7 @@ def warn_of_own_batch(
 
     So may others, `beside` those that a relaxation is given.
     """
-    program, states = found.program, found.states
-    own = [NOBODYS] * len(program.jaxpr.invars)
-    of_batch = frozenset(("batch", axis) for axis in workers.axis_name)
-    own[states:] = [of_batch] * len(own[states:])
-    walk = Dependence(workers.axis_name)
-    walk.index, walk.trusting = "index", True
-    along = {("index", axis) for x in found.given for axis in x.at.axes}
-    after = [
-        {(source, axis) for source, axis in pairs if source == "batch"} | pairs & along
-        for pairs in walk.steps(program, own, range(states))
-    ]
+    after = _after(found, workers)
     names = [
         name.partition("/")[2] or f"argument {name}" for name in leaf_names(found.state)
     ]
@@ -72,6 +62,23 @@ def warn_of_own_batch(
     return bool(parted)
 
 
+def _after(found: Looked, workers: WorkerMesh) -> list[Own]:
+    """What of a worker's own the results depend on, of this step or others.
+
+    Its index counts along the axes of relaxations: along others, such as a pipeline's,
+    params may differ.
+    """
+    program, states = found.program, found.states
+    of_batch = frozenset(("batch", axis) for axis in workers.axis_name)
+    own = [NOBODYS] * states + [of_batch] * (len(program.jaxpr.invars) - states)
+    walk = Dependence(workers.axis_name)
+    walk.index, walk.trusting = "index", True
+    along = {("index", axis) for x in found.given for axis in x.at.axes}
+    return [
+        pairs & (of_batch | along) for pairs in walk.steps(program, own, range(states))
+    ]
+
+
 _ONLY_BY_UPDATES = (
     "Change params only by the updates that tx.update returns. Average other numbers "
     "that decide or scale, such as a loss, before they are used: jax.lax.pmean(x, {!r})"
@@ -91,9 +98,8 @@ def with_found_params(found: Looked, outs: Sequence[Own]) -> Looked:
     """
     moved = moved_places(found) if found.alike else set()
     for part in found.alike:
-        if all((f"leaf {i}", AS_IS) in outs[i] for i in part) and moved.issuperset(
-            part
-        ):
+        added_to = all((f"leaf {i}", AS_IS) in outs[i] for i in part)
+        if added_to and moved.issuperset(part):
             return found._replace(places=part)
     return found
 

@@ -398,6 +398,31 @@ class Trained(NamedTuple):
     state: Any
 
 
+IN_A_LOOP = {
+    "reduced": (REDUCED, {}, ""),
+    "local": (LOCAL, {}, ""),
+    "phases": (relaxjax.post_local_sgd(optax.adam(0.1), "data", 2, 2), {}, ""),
+    "summed before": (REDUCED, {"before": BEFORE["psum"]}, "brought together over"),
+    "subtracted": (LOCAL, {"add": minus}, "changes the updates of local_sgd"),
+}
+
+
+@pytest.mark.parametrize("how", IN_A_LOOP)
+def test_steps_in_a_program_of_ones_own_are_followed(how):
+    tx, does, expected = IN_A_LOOP[how]
+    step = relaxjax.data_parallel(trains(tx, **does), emulate(4))
+
+    @jax.jit
+    def looped(*now: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda _, now: tuple(step(*now, BATCH)[:2]), now)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        looped(*started(tx))
+    text = "".join(str(w.message) for w in caught)
+    assert (expected in text) if expected else text == ""
+
+
 def test_what_a_training_measures_beside_its_params_may_part():
     def step(now, x):
         p = now.params

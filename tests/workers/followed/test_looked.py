@@ -12,7 +12,13 @@ from relaxjax import all_reduce, emulate, local_sgd, to_workers
 from relaxjax.workers import workers_of
 from relaxjax.workers._step_arguments import checked
 from relaxjax.workers._worker_axis import per_worker
-from relaxjax.workers.followed._looked import Looked, is_optimizers, looked_at
+from relaxjax.workers.followed._looked import (
+    Looked,
+    is_optimizers,
+    looked_at,
+    parts_like,
+    places_like,
+)
 
 MESH = emulate(2)
 W = {"a": jnp.ones(3), "b": jnp.ones(())}
@@ -80,7 +86,10 @@ def test_params_are_where_they_are_given():
     assert found.places == [2, 3]
     assert found.values == []
     (given,) = found.given
+    assert given.at == ("all_reduce", "gradients", ("data",), 0)
     assert found.places_of(given.params) == [2, 3]
+    numbered = range(len(found.program.jaxpr.outvars))
+    assert found.of(numbered, (given.params, given.updates)) == [9, 10, 7, 8]
     assert found.places_of(given.state) == found.places_of(given.updates) == []
 
 
@@ -91,6 +100,7 @@ def test_params_that_are_not_given_are_the_first_argument_like_the_updates():
 
     found = look(step, jnp.ones(3), W, W, TX.init(W))
     assert found.places == [1, 2]
+    assert [[*part] for part in found.alike] == [[1, 2], [3, 4]]
     other = jax.tree.map(lambda x: x[None], W)
     found = look(step, jnp.ones(3), W, other, TX.init(W))
     assert found.places == [1, 2]
@@ -101,6 +111,36 @@ def test_params_that_are_not_given_are_the_first_argument_like_the_updates():
 
     found = look(unlike, jnp.ones(3), other, W, TX.init(W))
     assert found.places == [3, 4]
+
+
+def test_of_two_relaxations_no_part_is_the_params():
+    """Each is given a part of them."""
+
+    def step(s, w, old, x):
+        g, (first, second) = gradients(w, x), s
+        a, first = TX.update({"a": g["a"]}, first)
+        b, second = TX.update({"b": g["b"]}, second)
+        return (first, second), optax.apply_updates(w, {**a, **b}), old, ()
+
+    parts = {"a": W["a"]}, {"b": W["b"]}
+    found = look(step, tuple(map(TX.init, parts)), W, W)
+    assert (found.alike, found.places) == ((), [])
+
+    def halves(s, a, b, x):
+        g, (first, second) = gradients({**b, **a}, x), s
+        v, second = TX.update({"b": g["b"]}, second)
+        u, first = TX.update({"a": g["a"]}, first)
+        return (first, second), optax.apply_updates(a, u), optax.apply_updates(b, v), ()
+
+    found = look(halves, tuple(map(TX.init, parts)), *parts)
+    assert (found.alike, found.places) == ((), [2, 3])
+
+
+def test_parts_like_some_updates_stand_outside_of_optimizers():
+    state = (jnp.ones(3), TX.init(W), W, {"inside": W})
+    assert [*parts_like(state, W)] == [range(3, 5), range(5, 7)]
+    assert places_like(state, W) == range(3, 5)
+    assert places_like(state, {"c": W}) == range(0)
 
 
 def test_params_may_be_the_last_argument():
