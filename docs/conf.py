@@ -31,6 +31,7 @@ extensions = [
     "mutant_table",
     "order_picture",
     "page_check",
+    "room_names",
     "sentences",
     "study_fronts",
     "topology_table",
