@@ -126,7 +126,13 @@ def asynchronous_diloco(
     table = _checked(arrivals)
     first = tokens_of(_CALLER, axis_name, tokens).standing_still(inner)
     exchange = ExchangeSpec(
-        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
+        _CALLER,
+        axis_name,
+        compressor=compressor,
+        algorithm=algorithm,
+        bucket_bytes=bucket_bytes,
+        specs=specs,
+        seed=seed,
     )
     rule = outer_step(exchange, outer)
 

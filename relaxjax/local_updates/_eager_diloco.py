@@ -132,7 +132,14 @@ def eager_diloco(
     """
     require_transformation("eager_diloco", "inner", inner)
     exchange = ExchangeSpec(
-        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
+        _CALLER,
+        axis_name,
+        compressor=compressor,
+        algorithm=algorithm,
+        bucket_bytes=bucket_bytes,
+        specs=specs,
+        seed=seed,
+        given=reducer,
     )
     step = outer_step(exchange, outer)
 

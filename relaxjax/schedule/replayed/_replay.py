@@ -272,7 +272,12 @@ class Machine:
         branches = [self._copy() for _ in called]
         for branch, name in zip(branches, called, strict=True):
             branch.run(name)
-        vars(self).update(vars(max(branches, key=lambda branch: branch.now)))
+        last = max(branches, key=lambda branch: branch.now)
+        self.now, self._link_free, self._ran = last.now, last._link_free, last._ran
+        self._transfers, self._under_way = last._transfers, last._under_way
+        self._compute, self._flops = last._compute, last._flops
+        self._backward, self._backward_under = last._backward, last._backward_under
+        self._under = last._under
 
     def _copy(self) -> Self:
         machine = copy(self)

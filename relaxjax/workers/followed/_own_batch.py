@@ -50,7 +50,7 @@ def warn_of_own_batch(
     apart |= {i: own_axes[i] for i in beside if i not in meant}
     if parted := sorted(i for i, axes in apart.items() if axes):
         axes = sorted(set().union(*(apart[i] for i in parted)))
-        source = min(source for source, axis in after[parted[0]] if axis in axes)
+        source = min(source for source, _ in after[parted[0]])
         is_given = found.relaxes and parted[0] not in beside
         remedy = _ONLY_BY_UPDATES if is_given else _REDUCE
         warnings.warn(

@@ -1,6 +1,5 @@
 """ACP-SGD against lists of workers, its laws, and what it sends."""
 
-import functools
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from relaxjax.gradients.low_rank._low_rank_sides import views_of
 from tests import helpers
 from tests.compiled_text import collectives
 from tests.gradients.low_rank.test_power_sgd import basis
+from tests.gradients.momentum_checks import updated
 from tests.helpers import assert_close, mesh_of
 
 # P of "w" is its rows, P of "v" its columns; "b" travels as it is.
@@ -34,23 +34,6 @@ def drawn(workers: int, steps: int, seed: int = 0) -> list[dict[str, np.ndarray]
         }
         for _ in range(steps)
     ]
-
-
-@functools.cache
-def compiled(tx: Any) -> tuple[Any, Any]:
-    def update(grads, state, extra):
-        return tx.update(grads, state, **extra)
-
-    def mapped(function: Any) -> Any:
-        return jax.jit(jax.vmap(function, axis_name="data"))
-
-    return mapped(tx.init), mapped(update)
-
-
-def updated(tx: Any, grads: Any, state: Any = None, **extra: Any) -> Any:
-    """What comes out of one step, and the next state, stacked."""
-    init, update = compiled(tx)
-    return update(grads, init(grads) if state is None else state, extra)
 
 
 def reference(tx: Any, grads: list[Any], weights: Any) -> Any:

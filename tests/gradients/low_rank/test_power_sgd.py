@@ -1,6 +1,5 @@
 """PowerSGD against lists of workers, its laws, and what it sends."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from relaxjax.gradients.low_rank._low_rank import (
 )
 from tests import helpers, sharded
 from tests.compiled_text import collectives
+from tests.gradients.momentum_checks import updated
 from tests.gradients.references import SHAPES, run
 from tests.helpers import assert_close, mesh_of
 
@@ -34,23 +34,6 @@ def large(workers: int, steps: int, seed: int = 0) -> list[dict[str, np.ndarray]
         {k: rng.normal(size=(workers, *s)).astype(np.float32) for k, s in LARGE.items()}
         for _ in range(steps)
     ]
-
-
-@functools.cache
-def compiled(tx: Any) -> tuple[Any, Any]:
-    def update(grads, state, extra):
-        return tx.update(grads, state, **extra)
-
-    def mapped(function: Any) -> Any:
-        return jax.jit(jax.vmap(function, axis_name="data"))
-
-    return mapped(tx.init), mapped(update)
-
-
-def updated(tx: Any, grads: Any, state: Any = None, **extra: Any) -> Any:
-    """What comes out of one step, and the next state, stacked."""
-    init, update = compiled(tx)
-    return update(grads, init(grads) if state is None else state, extra)
 
 
 def basis(p: np.ndarray) -> np.ndarray:

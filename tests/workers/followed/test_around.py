@@ -157,6 +157,8 @@ ON_THE_WAY: dict[str, tuple[Any, str | None]] = {
     "by a flag of its own": (lambda p, u, x: p + flag(u) * u, None),
     "by a sum of flags": (lambda p, u, x: p + u * (flag(x) + flag(-x)), "mul"),
     "by less than a flag": (lambda p, u, x: p + u * jnp.minimum(flag(x), 0.5), "mul"),
+    "by the larger": (lambda p, u, x: p + jnp.maximum(u, flag(x)), "max"),
+    "after something": (lambda p, u, x: (p + 1) + u, None),
     "by a number": (lambda p, u, x: p + u * x.size.__float__(), "mul"),
     "by what is counted": (
         lambda p, u, x: p + u * (x > 0).astype(jnp.int32).sum().astype(jnp.float32),
@@ -229,7 +231,15 @@ def half(g: Any) -> Any:
     return {**g, "b": lax.pmean(g["b"], "data")}
 
 
-@pytest.mark.parametrize("before", [clipped_by_all, half, optax.tree.zeros_like])
+def chosen(g: Any) -> Any:
+    """Each worker says whether the mean counts for it."""
+    mean = lax.pmean(g, "data")
+    return jax.tree.map(lambda m: jnp.where(g["b"] > 0, m, 0), mean)
+
+
+@pytest.mark.parametrize(
+    "before", [clipped_by_all, half, chosen, optax.tree.zeros_like]
+)
 def test_gradients_of_which_some_are_a_workers_own_may_be_reduced(before):
     assert said(trains(REDUCED, before), *started(REDUCED)) == ""
 
@@ -379,6 +389,33 @@ def test_a_second_optimizer_without_a_reducer_is_warned_of():
     assert said(step, *state) == ""
 
 
+def test_a_second_model_without_a_reducer_is_warned_of():
+    """Its momenta tell that it is trained: the other's gradients know nothing of it."""
+    other = optax.adam(0.1)
+
+    def step(w, b, s, t, x):
+        u, s = REDUCED.update(jax.grad(lambda w: ((x @ w) ** 2).mean())(w), s, w)
+        g = jax.grad(lambda b: ((x.sum(-1) - b) ** 2).mean())(b)
+        v, t = other.update(g, t, b)
+        return w + u, b + v, s, t, ()
+
+    state = two(REDUCED, other)[1]
+    assert "params 'argument 1' depend" in said(step, *state)
+
+
+def test_what_a_worker_adds_up_before_the_params_may_part():
+    """Squares of gradients, in a tree to which momenta are alike."""
+
+    def step(squares, p, s, x):
+        g = gradient(p, x)
+        u, s = REDUCED.update(g, s, p)
+        squares = jax.tree.map(lambda q, g: q + g**2, squares, g)
+        return squares, optax.apply_updates(p, u), s, ()
+
+    params, state = started(REDUCED)
+    assert said(step, params, params, state) == ""
+
+
 @pytest.mark.parametrize("optimizer", [optax.sgd(0.1), optax.adam(0.1)])
 def test_leaves_that_a_mask_keeps_from_the_reducer_are_warned_of(optimizer):
     tx = optax.chain(
@@ -442,6 +479,20 @@ def apart(p: Any, u: Any) -> Any:
     """A rate of one's own, by the place among the workers."""
     rate = 1 + 0.1 * lax.axis_index("data")
     return jax.tree.map(lambda p, u: p + rate * u, p, u)
+
+
+def test_of_batch_and_index_the_batch_is_told():
+    def both(p: Any, u: Any) -> Any:
+        return {**apart(p, u), "b": p["b"] + u["b"] * lax.axis_index("data")}
+
+    def step(p, s, x):
+        u, s = REDUCED.update(gradient(p, x), s, p)
+        new = both(p, u)
+        return {**new, "b": new["b"] + x.sum()}, s, ()
+
+    assert "params 'b' depend on each worker's own batch" in said(
+        step, *started(REDUCED)
+    )
 
 
 def test_params_that_depend_on_a_workers_index_are_warned_of():
@@ -540,6 +591,15 @@ def test_a_buffer_like_the_params_may_stand_before_them(gives):
     params, state = started(tx)
     run = jax.jit(step) if gives else step
     assert said(run, optax.tree.zeros_like(params), params, state) == ""
+
+    def frozen(buffer, kept, p, s, x):
+        buffer, p, s, _ = step(buffer, p, s, x)
+        buffer = {**buffer, "b": kept["b"] + buffer["b"]}
+        return buffer, kept, {**p, "b": p["b"] - buffer["b"]}, s, ()
+
+    run = jax.jit(frozen) if gives else frozen
+    text = said(run, optax.tree.zeros_like(params), params, params, state)
+    assert "params 'b' depend on each worker's own batch" in text
 
     def wrong(buffer, p, s, x):
         buffer, new, s, _ = step(buffer, p, s, x)
