@@ -116,13 +116,7 @@ def asynchronous_average(
     """
     _check(sync_every, delay)
     exchange = ExchangeSpec(
-        _CALLER,
-        axis_name,
-        compressor=compressor,
-        algorithm=algorithm,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
     outer = outer_step(exchange, optax.sgd(1.0))
     times = laps(_CALLER, "sync_every", sync_every, 1, delay + 1)

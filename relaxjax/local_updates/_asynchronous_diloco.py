@@ -126,13 +126,7 @@ def asynchronous_diloco(
     table = _checked(arrivals)
     first = tokens_of(_CALLER, axis_name, tokens).standing_still(inner)
     exchange = ExchangeSpec(
-        _CALLER,
-        axis_name,
-        compressor=compressor,
-        algorithm=algorithm,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
     rule = outer_step(exchange, outer)
 

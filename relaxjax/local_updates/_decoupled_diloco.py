@@ -145,15 +145,8 @@ def decoupled_diloco(
     presence = presence_of(_CALLER, axis_name, present, adopts, seed)
     counted = tokens_of(_CALLER, axis_name, tokens)
     exchange = ExchangeSpec(
-        _CALLER,
-        axis_name,
-        compressor=compressor,
-        algorithm=algorithm,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
-        merge=merge,
-    )
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
+    )._replace(merge=merge)
     step = outer_step(exchange, outer)
     numbers_of = functools.partial(deal, _CALLER, fragments, fragment_of)
     equal = tokens is None and presence.is_everyone()

@@ -143,12 +143,7 @@ def desynced(
     _check(periods)
     tx = optax.with_extra_args_support(inner)
     exchange = ExchangeSpec(
-        _CALLER,
-        axis_name,
-        compressor=compressor,
-        algorithm=algorithm,
-        bucket_bytes=bucket_bytes,
-        seed=seed,
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, None, seed
     )
 
     def means_of(own: Any) -> dict[str, _Mean]:

@@ -159,16 +159,8 @@ def diloco(
     """
     require_transformation("diloco", "inner", inner)
     exchange = ExchangeSpec(
-        "diloco",
-        axis_name,
-        compressor=compressor,
-        algorithm=algorithm,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
-        given=reducer,
-        merge=merge,
-    )
+        "diloco", axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
+    )._replace(merge=merge)
     step = outer_step(exchange, outer)
     outer_half = local_steps(exchange, sync_every, step.init, step.update)
     return whole_method("diloco", inner, outer_half)

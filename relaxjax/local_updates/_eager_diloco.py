@@ -132,14 +132,7 @@ def eager_diloco(
     """
     require_transformation("eager_diloco", "inner", inner)
     exchange = ExchangeSpec(
-        _CALLER,
-        axis_name,
-        compressor=compressor,
-        algorithm=algorithm,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
-        given=reducer,
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
     )
     step = outer_step(exchange, outer)
 

@@ -92,13 +92,7 @@ def hierarchical_local_sgd(
     *near, far = levels.values()
     periods = np.array(list(levels))
     exchange = ExchangeSpec(
-        _CALLER,
-        far,
-        compressor=compressor,
-        algorithm=algorithm,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
+        _CALLER, far, compressor, algorithm, bucket_bytes, specs, seed
     )
     outer = outer_step(exchange, optax.sgd(1.0))
     exact = partial(all_reduce, bucket_bytes=bucket_bytes, specs=specs)

@@ -89,15 +89,7 @@ def local_sgd(
       [-6. -6. -6.]
     """
     exchange = ExchangeSpec(
-        _CALLER,
-        axis_name,
-        compressor=compressor,
-        algorithm=algorithm,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
-        given=reducer,
-        merge=merge,
-    )
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
+    )._replace(merge=merge)
     step = outer_step(exchange, optax.sgd(1.0))
     return local_steps(exchange, sync_every, step.init, step.update)

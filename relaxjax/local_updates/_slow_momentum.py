@@ -113,14 +113,7 @@ def slow_momentum(
         return moved, SlowMomentumState(steps + h, u)
 
     exchange = ExchangeSpec(
-        _CALLER,
-        axis_name,
-        compressor=compressor,
-        algorithm=algorithm,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
-        given=reducer,
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
     )
     step = outer_step(exchange, optax.GradientTransformation(init, update))
     return local_steps(exchange, sync_every, step.init, step.update)

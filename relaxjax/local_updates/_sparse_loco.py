@@ -85,11 +85,7 @@ def sparse_loco(
     few = top_k(density, block_size=chunk_size, values=quantize(bits))
     compressor = error_feedback(few, decay=decay)
     exchange = ExchangeSpec(
-        "sparse_loco",
-        axis_name,
-        compressor=compressor,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
+        "sparse_loco", axis_name, compressor, bucket_bytes=bucket_bytes, specs=specs
     )
     step = outer_step(exchange, optax.sgd(outer_learning_rate))
     outer_half = local_steps(exchange, sync_every, step.init, step.update)

@@ -117,11 +117,7 @@ def sparta(
     """
     rounds = _check(share, every, delay, selection)
     exchange = ExchangeSpec(
-        _CALLER,
-        axis_name,
-        algorithm=algorithm,
-        bucket_bytes=bucket_bytes,
-        seed=seed,
+        _CALLER, axis_name, None, algorithm, bucket_bytes, None, seed
     )
     reducer = exchange.reducer()
 

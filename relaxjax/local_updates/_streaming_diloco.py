@@ -128,13 +128,7 @@ def streaming_diloco(
     times = laps(_CALLER, "sync_every", sync_every, fragments, overlap + 1)
     tau, fragment = overlap, functools.partial(_update_fragment, mixing)
     exchange = ExchangeSpec(
-        _CALLER,
-        axis_name,
-        compressor=compressor,
-        algorithm=algorithm,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
     step = outer_step(exchange, outer)
     numbers_of = functools.partial(deal, _CALLER, fragments, fragment_of)

@@ -346,6 +346,34 @@ def test_an_update_may_be_measured_in_a_step_of_its_own():
     assert said(probe, *started(tx)) == ""
 
 
+def test_a_count_of_another_optimizer_may_be_read():
+    """As of a schedule that goes on in a step of its own."""
+
+    def step(p, s, kept, x):
+        u, s = REDUCED.update(gradient(p, x), s, p)
+        return optax.apply_updates(p, u), s, kept, {"rate": 0.1 / (1.0 + kept.count)}
+
+    kept = optax.scale_by_schedule(lambda count: 0.1 / (1 + count)).init(PARAMS)
+    kept = relaxjax.to_workers(kept, emulate(4))
+    assert said(step, *started(REDUCED), kept) == ""
+
+
+def test_samples_in_an_argument_of_their_own_may_part():
+    """Each worker moves its own by the model, and trains the model by them."""
+
+    def energy(p: Any, x: Any) -> Any:
+        return ((x @ p["w"] + p["b"]) ** 2).mean()
+
+    def step(p, s, samples, x):
+        samples = samples - 0.1 * jax.grad(energy, argnums=1)(p, samples)
+        g = jax.grad(lambda p: energy(p, x) - energy(p, samples))(p)
+        u, s = REDUCED.update(g, s, p)
+        return optax.apply_updates(p, u), s, samples + 0.01 * x[0], ()
+
+    samples = relaxjax.to_workers(jnp.ones((2, 3)), emulate(4))
+    assert said(step, *started(REDUCED), samples) == ""
+
+
 def test_params_that_stay_are_warned_of():
     def step(p, s, x):
         _, s = REDUCED.update(gradient(p, x), s, p)
