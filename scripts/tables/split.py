@@ -42,7 +42,7 @@ def quality() -> list[str]:
     """Bits a character, held out over the uncoded model of the same seed, and bytes."""
     lines = heads(
         "split, codes",
-        ["training", "held out", "over uncoded", "bytes forward", "backward"],
+        ["training", "held out", "held out, over uncoded", "bytes forward", "backward"],
     )
     for each in result("split-quality")["rows"]:
         trained, held_out = (
