@@ -621,7 +621,8 @@ def test_a_buffer_like_the_params_may_stand_before_them(gives):
     assert said(run, optax.tree.zeros_like(params), params, state) == ""
 
     def frozen(buffer, kept, p, s, x):
-        buffer, p, s, _ = step(buffer, p, s, x)
+        now: Any = step(buffer, p, s, x)
+        buffer, p, s, _ = now
         buffer = {**buffer, "b": kept["b"] + buffer["b"]}
         return buffer, kept, {**p, "b": p["b"] - buffer["b"]}, s, ()
 
