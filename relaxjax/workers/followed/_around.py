@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 
 from relaxjax._core.traced._marks import FIRST, REDUCERS, Given
 from relaxjax.workers._mesh import WorkerMesh
@@ -102,6 +103,9 @@ def _left(found: Looked, x: Given, moved: set[int]) -> str | None:
     optimizers = {i for kept in optimizer_places(found.state) for i in kept}
     if not places or not moved.isdisjoint(places) or moved.isdisjoint(optimizers):
         return None
+    leaves = jax.tree.leaves(found.state)
+    if any(jnp.issubdtype(leaves[i].dtype, jnp.floating) for i in moved - optimizers):
+        return None  # where the updates may have gone
     return (
         "data_parallel: the optimizer steps, and the params come out of the step as "
         "they went in, so that nothing is learned. Return the new ones: "

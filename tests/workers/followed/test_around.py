@@ -383,6 +383,21 @@ def test_params_that_stay_are_warned_of():
     assert "the params come out of the step as they went in" in text
 
 
+def test_updates_may_be_kept_in_place_of_being_taken():
+    def step(p, s, kept, x):
+        kept, s = REDUCED.update(gradient(p, x), s, p)
+        return p, s, kept, ()
+
+    params, state = started(REDUCED)
+    assert said(step, params, state, params) == ""
+
+    def counted(p, s, count, x):
+        return p, REDUCED.update(gradient(p, x), s, p)[1], count + 1, ()
+
+    text = said(counted, params, state, relaxjax.to_workers(0, emulate(4)))
+    assert "the params come out of the step as they went in" in text
+
+
 def test_a_reducer_alone_measures_and_may_leave_the_params():
     def step(p, s, x):
         g, s = FEEDBACK.update(gradient(p, x), s)
