@@ -635,6 +635,15 @@ def test_a_buffer_like_the_params_may_stand_before_them(gives):
     run = jax.jit(step) if gives else step
     assert said(run, optax.tree.zeros_like(params), params, state) == ""
 
+    def mixed(buffer, p, s, x):
+        g = gradient(p, x)
+        buffer = {"w": (buffer["w"] + g["w"]) / 2, "b": buffer["b"] + g["b"]}
+        u, s = tx.update(g, s, p) if gives else tx.update(g, s)
+        return buffer, optax.apply_updates(p, u), s, ()
+
+    run = jax.jit(mixed) if gives else mixed
+    assert said(run, optax.tree.zeros_like(params), params, state) == ""
+
     def frozen(buffer, kept, p, s, x):
         now: Any = step(buffer, p, s, x)
         buffer, p, s, _ = now
