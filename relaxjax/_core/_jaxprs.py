@@ -51,10 +51,10 @@ def walked(
 
 
 def meeting_over(axis_name: str) -> Any:
-    """A scope for a collective of several messages, whose last equation is none.
+    """A scope for a collective that is built of several messages.
 
-    A ring ends by writing what arrived beside what was there. That its results are
-    equal on all workers, `met_in` tells of the scope.
+    Its last equation may be an ordinary one: a ring ends by writing chunks into an
+    array. `met_in` reads from the scope that the results are equal on all workers.
     """
     return jax.named_scope(f"relaxjax-met.{axis_name}")
 

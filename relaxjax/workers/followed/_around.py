@@ -21,12 +21,13 @@ from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers.followed._as_it_is import ANY, AS_IS
 from relaxjax.workers.followed._dependence import NOBODYS, Own
 from relaxjax.workers.followed._looked import Looked
-from relaxjax.workers.followed._places import moved_places, optimizer_places
+from relaxjax.workers.followed._places import optimizer_places
 
 
-def warn_around(found: Looked, outs: Sequence[Own], workers: WorkerMesh) -> None:
+def warn_around(
+    found: Looked, outs: Sequence[Own], moved: set[int], workers: WorkerMesh
+) -> None:
     """Warns of the first of these faults; `outs` are the marks of the results."""
-    moved = moved_places(found)
     for call, x in enumerate(found.given):
         text = (
             _reduced(found, x, outs, workers)
@@ -100,7 +101,7 @@ def _forgotten(
 
 def _left(found: Looked, x: Given, moved: set[int]) -> str | None:
     places = found.places_of(x.params)
-    optimizers = {i for kept in optimizer_places(found.state) for i in kept}
+    optimizers = optimizer_places(found.state)
     if not places or not moved.isdisjoint(places) or moved.isdisjoint(optimizers):
         return None
     leaves = jax.tree.leaves(found.state)

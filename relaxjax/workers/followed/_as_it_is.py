@@ -93,7 +93,7 @@ def _operands(eqn: Any, ins: list[Own]) -> list[Own]:
         return [_used(ins[0]), *ins[1:]]
     if name == "mul" and any(_FLAG in x for x in ins):
         return [_used(x) if _FLAG in x else x for x in ins]
-    if MOVES.fullmatch(name) or any(True for _ in programs_of(eqn.params)):
+    if MOVES.fullmatch(name) or [*programs_of(eqn.params)]:
         return ins
     return [_changed(x, name) for x in ins]
 

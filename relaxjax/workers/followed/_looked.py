@@ -45,11 +45,11 @@ class Looked(NamedTuple):
         """What relaxations are given as `value=`."""
         return jax.tree.leaves([x.value for x in self.given])
 
-    def of(self, outs: Sequence[T], given: Any) -> list[T]:
-        """What is known of what a relaxation is given, as of all results."""
+    def of(self, outs: Sequence[T], some: Any) -> list[T]:
+        """Facts about some results, taken from the facts about all of them."""
         pairs = zip(self.program.jaxpr.outvars, outs, strict=True)
         known = {id(var): x for var, x in pairs}
-        return [known[id(var)] for var in jax.tree.leaves(given)]
+        return [known[id(var)] for var in jax.tree.leaves(some)]
 
     def places_of(self, variables: Any) -> list[int]:
         """Places of those variables that are leaves of the state."""

@@ -26,7 +26,6 @@ from relaxjax.workers.followed._looked import Looked
 from relaxjax.workers.followed._places import (
     beside_params,
     by_moments,
-    moved_places,
     slices_in,
 )
 from relaxjax.workers.followed._traced import is_local, parts_of
@@ -40,9 +39,8 @@ def warn_of_own_batch(
     So may others, `beside` those that a relaxation is given.
     """
     after = _after(found, workers)
-    names = [
-        name.partition("/")[2] or f"argument {name}" for name in leaf_names(found.state)
-    ]
+    whole = leaf_names(found.state)
+    names = [name.partition("/")[2] for name in whole]
     meant = slices_in(found.state) | _meant(found.state, names)
     mixed = {axis for i in found.places if i in meant for _, axis in after[i]}
     own_axes = {i: {axis for _, axis in after[i]} for i in {*found.places, *beside}}
@@ -50,11 +48,12 @@ def warn_of_own_batch(
     apart |= {i: own_axes[i] for i in beside if i not in meant}
     if parted := sorted(i for i, axes in apart.items() if axes):
         axes = sorted(set().union(*(apart[i] for i in parted)))
+        name = names[parted[0]] or f"argument {whole[parted[0]]}"
         source = min(source for source, _ in after[parted[0]])
         is_given = found.relaxes and parted[0] not in beside
         remedy = _ONLY_BY_UPDATES if is_given else _REDUCE
         warnings.warn(
-            f"data_parallel: params {names[parted[0]]!r} depend on each worker's own "
+            f"data_parallel: params {name!r} depend on each worker's own "
             f"{source} over {axes} past every relaxation, so the models drift apart. "
             + remedy.format(axes[0]),
             stacklevel=5,
@@ -91,12 +90,11 @@ _REDUCE = (
 )
 
 
-def with_found_params(found: Looked, outs: Sequence[Own]) -> Looked:
+def with_found_params(found: Looked, outs: Sequence[Own], moved: set[int]) -> Looked:
     """With the first of the parts like the updates to which something is added.
 
     That is, where params are not what a relaxation is given; `outs` as below.
     """
-    moved = moved_places(found) if found.alike else set()
     for part in found.alike:
         added_to = all((f"leaf {i}", AS_IS) in outs[i] for i in part)
         if added_to and moved.issuperset(part):

@@ -38,8 +38,9 @@ def own_keys(state: Any, workers: WorkerMesh) -> dict[int, Own]:
 
 def _has_keys(x: Any) -> bool:
     """Typed keys, or those of `jax.random.PRNGKey`, which are two numbers each."""
-    is_old = jnp.shape(x)[1:] == (2,) and x.dtype == jnp.uint32
-    return isinstance(x, jax.Array) and (is_key(x) or is_old)
+    if not isinstance(x, jax.Array):
+        return False
+    return is_key(x) or (x.shape[1:] == (2,) and x.dtype == jnp.uint32)
 
 
 def _rows(keys: jax.Array) -> dict[int, bytes]:

@@ -9,7 +9,6 @@ Cost: a walk over the traced step.
 """
 
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,7 +17,6 @@ from relaxjax._core.traced._flows import axes_met
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers.followed._looked import Looked
 from relaxjax.workers.followed._places import (
-    handed_on,
     innermost,
     numbered,
     optimizer_places,
@@ -27,14 +25,14 @@ from relaxjax.workers.followed._places import (
 )
 
 
-def warn_of_nothing(found: Looked, workers: WorkerMesh) -> bool:
+def warn_of_nothing(found: Looked, moved: set[int], workers: WorkerMesh) -> bool:
     """Warns where an optimizer steps in a program that brings nothing together.
 
     Returns:
       False where something meets, such as losses: then the params are to be followed.
     """
-    optimizers, others = _changed(found, handed_on(found)[0])
-    if not (optimizers and others) or slices_in(found.state):
+    optimizers = moved & optimizer_places(found.state)
+    if not optimizers or moved == optimizers or slices_in(found.state):
         return True  # as in an evaluation, or an average of params
     if axes_met(found.program.jaxpr.eqns, frozenset(workers.axis_name)):
         return False
@@ -48,14 +46,14 @@ def warn_of_nothing(found: Looked, workers: WorkerMesh) -> bool:
     return True
 
 
-def warn_of_old_state(found: Looked) -> bool:
+def warn_of_old_state(found: Looked, moved: set[int], read: set[int]) -> bool:
     """Warns of an optimizer's state that is read and stays, in a step that trains.
 
     A step that evaluates, or tries a rate, changes no params. Where the state of
     another optimizer goes on, this one may be kept on purpose, unless all is read.
     """
-    results, read = handed_on(found)
-    optimizers, others = _changed(found, results)
+    optimizers = moved & optimizer_places(found.state)
+    others = moved - optimizers
     trained = others & {*found.places} if found.places else others
     if not trained:
         return False
@@ -75,16 +73,9 @@ def warn_of_old_state(found: Looked) -> bool:
     return False
 
 
-def _whole_left(found: Looked, part: Any, left: set[int | None]) -> set[int]:
+def _whole_left(found: Looked, part: Any, left: set[int]) -> set[int]:
     """Places of arrays in an optimizer's state of which all leaves are left."""
     leaves = jax.tree.leaves(found.state)
     parts = [{*jax.tree.leaves(x)} for x in innermost(part)]
     whole = set().union(*(x for x in parts if x <= left)) if found.relaxes else set()
     return {i for i in whole if leaves[i].ndim}
-
-
-def _changed(found: Looked, results: Sequence[int | None]) -> tuple[set[int], set[int]]:
-    """Places of leaves that come out other than they were, of optimizers and others."""
-    optimizers = {i for kept in optimizer_places(found.state) for i in kept}
-    moved = {i for i in range(found.states) if results[i] != i}
-    return moved & optimizers, moved - optimizers

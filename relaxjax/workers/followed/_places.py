@@ -31,15 +31,9 @@ def innermost(tree: Any) -> list[Any]:
     return [x for part, inside in parts for x in inside or [part]]
 
 
-def moved_places(found: Looked) -> set[int]:
-    """Places of the state's leaves that come out other than they were."""
-    outs, _ = handed_on(found)
-    return {i for i in range(found.states) if outs[i] != i}
-
-
-def optimizer_places(state: tuple[Any, ...]) -> list[list[int]]:
-    """Places of optimizers' states among the leaves, by argument."""
-    return [jax.tree.leaves(optimizers_in(part)) for part in numbered(state)]
+def optimizer_places(state: tuple[Any, ...]) -> set[int]:
+    """Places of optimizers' states among the leaves."""
+    return {*jax.tree.leaves(optimizers_in(numbered(state)))}
 
 
 def optimizers_in(tree: Any) -> list[Any]:
@@ -59,8 +53,8 @@ def by_moments(found: Looked) -> Looked:
     return found._replace(places=sorted(places))
 
 
-def handed_on(found: Looked) -> tuple[list[int | None], set[int | None]]:
-    """Which of the state's leaves the results are; and those that equations read."""
+def moved_and_read(found: Looked) -> tuple[set[int], set[int]]:
+    """Places of the leaves that come out other than they were, or that are read."""
     read: set[int | None] = set()
 
     def results(jaxpr: Any, ins: Sequence[int | None]) -> list[int | None]:
@@ -77,7 +71,8 @@ def handed_on(found: Looked) -> tuple[list[int | None], set[int | None]]:
 
     program, states = found.program.jaxpr, found.states
     others = len(program.invars) - states
-    return results(program, [*range(states), *[None] * others]), read
+    outs = results(program, [*range(states), *[None] * others])
+    return {i for i in range(states) if outs[i] != i}, {*range(states)} & read
 
 
 def beside_params(found: Looked) -> set[int]:
@@ -85,5 +80,4 @@ def beside_params(found: Looked) -> set[int]:
     params = {*by_moments(found).places, *found.places}
     leaves = [jax.tree.leaves(part) for part in numbered(found.state)]
     beside = {i for part in leaves if not params.isdisjoint(part) for i in part}
-    optimizers = {i for kept in optimizer_places(found.state) for i in kept}
-    return beside - optimizers - {*found.places}
+    return beside - optimizer_places(found.state) - {*found.places}

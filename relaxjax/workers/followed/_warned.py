@@ -25,6 +25,7 @@ from relaxjax.workers.followed._passed_by import warn_of_nothing, warn_of_old_st
 from relaxjax.workers.followed._places import (
     beside_params,
     by_moments,
+    moved_and_read,
     optimizers_in,
 )
 
@@ -33,19 +34,20 @@ def warn_of_step(found: Looked, keys: Any, workers: WorkerMesh) -> None:
     """Warns of what passes the relaxations by, of one thing at most."""
     if not (found.relaxes or jax.tree.leaves(optimizers_in(found.state))):
         return
-    told = warn_of_old_state(found)
+    moved, read = moved_and_read(found)
+    told = warn_of_old_state(found, moved, read)
     chosen = any(clock.ends and not clock.hosted for clock in clocks_of(found.state))
     if told or chosen or workers.n == 1:
         return
     if not found.relaxes:
         found = by_moments(found)
-        if not warn_of_nothing(found, workers):
+        if not warn_of_nothing(found, moved, workers):
             warn_of_own_batch(found, workers)
         return
     asked = beside_params(found).union(*found.alike)
     marks = marked_results(found, workers, asked)
-    found = with_found_params(found, marks)
+    found = with_found_params(found, marks, moved)
     told = warn_of_own_value(found, workers) or warn_of_own_keys(found, keys, workers)
     told = told or warn_of_own_batch(found, workers, trained_beside(found, marks))
     if not told:
-        warn_around(found, marks, workers)
+        warn_around(found, marks, moved, workers)

@@ -377,6 +377,21 @@ def test_leaves_of_ones_own_may_part_where_models_meet_over_another_axis():
     assert said(raw_alone, tx, mesh=hosts) == []  # nobody can know whose it is
 
 
+def test_a_bare_array_of_ones_own_may_part():
+    """Its leaf has no name."""
+    tx = optax.chain(relaxjax.local(), optax.adam(0.1))
+
+    def step(w, s, x):
+        loss, g = jax.value_and_grad(lambda w: ((x @ w) ** 2).mean())(w)
+        u, s = tx.update(g, s, w)
+        return w + u, s, {"loss": lax.pmean(loss, "data")}
+
+    state = relaxjax.init(tx, jnp.ones(3), emulate(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        relaxjax.data_parallel(step, emulate(4))(*state, BATCH)
+
+
 def test_slices_of_params_are_no_optimizers():
     slices, state = fsdp.init(optax.adam(0.1), PARAMS, emulate(2))
     assert optimizers_in((slices, 1)) == []
