@@ -16,7 +16,7 @@ COLLECTIVES = {"pmax", "pmin", "reduce_max", "reduce_min"}
 OF_INTEGERS = {
     "relaxjax/_core/_extremes.py": 7,
     "relaxjax/_core/traced/_silence.py": 1,
-    "relaxjax/local_updates/_hierarchical_local_sgd.py": 1,
+    "relaxjax/local_updates/periodic/_hierarchical_local_sgd.py": 1,
 }
 PLACES = ("relaxjax", "benchmarks", "examples", "docs")
 

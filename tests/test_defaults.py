@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import relaxjax
-from relaxjax.local_updates._local_steps import ExchangeSpec
+from relaxjax.local_updates.common._local_steps import ExchangeSpec
 
 ROOMS = json.loads(Path(__file__).with_name("public_names.json").read_text())
 SHARED = {

@@ -13,7 +13,7 @@ import relaxjax
 from benchmarks.islands import data, digits
 from benchmarks.islands.setting import Setting
 from relaxjax.local_updates import deal
-from relaxjax.local_updates._fragments import join
+from relaxjax.local_updates.common._fragments import join
 
 
 def calm(setting: Setting, steps: int, overlap: int, seed: int, folder: Any) -> Any:

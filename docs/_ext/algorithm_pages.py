@@ -64,7 +64,7 @@ def algorithms() -> dict[str, list[str]]:
         modules.setdefault(wrap.__module__, []).append(name)
     for room in ("relaxjax.collectives", "relaxjax.activations"):
         package = importlib.import_module(room)
-        for info in pkgutil.iter_modules(package.__path__, f"{room}."):
+        for info in pkgutil.walk_packages(package.__path__, f"{room}."):
             if source_of(inspect.getdoc(importlib.import_module(info.name)) or ""):
                 modules[info.name] = []
     return modules

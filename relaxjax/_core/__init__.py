@@ -1,3 +1,1 @@
 """What every room uses; imports nothing but jax, numpy and optax."""
-
-__all__: list[str] = []

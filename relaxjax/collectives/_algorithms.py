@@ -13,51 +13,57 @@ import jax
 from jax import lax
 
 from relaxjax._core._axis import AxisName
-from relaxjax.collectives._bidirectional_ring import (
-    bidirectional_ring_all_reduce,
-    bidirectional_ring_wire_bytes,
-)
-from relaxjax.collectives._compressed_hierarchical import (
+from relaxjax.collectives.coded._compressed_hierarchical import (
     compressed_hierarchical,
     compressed_hierarchical_wire_bytes,
 )
-from relaxjax.collectives._compressed_one_shot import (
+from relaxjax.collectives.coded._compressed_one_shot import (
     compressed_one_shot,
     compressed_one_shot_wire_bytes,
 )
-from relaxjax.collectives._compressed_ring import (
+from relaxjax.collectives.coded._compressed_ring import (
     compressed_ring,
     compressed_ring_wire_bytes,
 )
-from relaxjax.collectives._compressed_two_level import (
+from relaxjax.collectives.coded._compressed_two_level import (
     compressed_two_level,
     compressed_two_level_wire_bytes,
 )
-from relaxjax.collectives._compressed_two_shot import (
+from relaxjax.collectives.coded._compressed_two_shot import (
     compressed_two_shot,
     compressed_two_shot_wire_bytes,
 )
-from relaxjax.collectives._halving_doubling import (
+from relaxjax.collectives.coded._linear_psum import linear_psum, linear_psum_wire_bytes
+from relaxjax.collectives.exact._bidirectional_ring import (
+    bidirectional_ring_all_reduce,
+    bidirectional_ring_wire_bytes,
+)
+from relaxjax.collectives.exact._halving_doubling import (
     halving_doubling_all_reduce,
     halving_doubling_wire_bytes,
 )
-from relaxjax.collectives._hierarchical import (
+from relaxjax.collectives.exact._hierarchical import (
     hierarchical_all_reduce,
     hierarchical_wire_bytes,
 )
-from relaxjax.collectives._linear_psum import linear_psum, linear_psum_wire_bytes
-from relaxjax.collectives._narrow_means import (
+from relaxjax.collectives.exact._narrow_means import (
     bidirectional_ring_mean,
     hierarchical_mean,
     one_shot_mean,
     ring_mean,
     two_shot_mean,
 )
-from relaxjax.collectives._one_shot import one_shot_all_reduce, one_shot_wire_bytes
-from relaxjax.collectives._payload import Codec, Lossy
-from relaxjax.collectives._ring import ring_all_reduce, ring_wire_bytes
-from relaxjax.collectives._tree import tree_all_reduce, tree_wire_bytes
-from relaxjax.collectives._two_shot import two_shot_all_reduce, two_shot_wire_bytes
+from relaxjax.collectives.exact._one_shot import (
+    one_shot_all_reduce,
+    one_shot_wire_bytes,
+)
+from relaxjax.collectives.exact._ring import ring_all_reduce, ring_wire_bytes
+from relaxjax.collectives.exact._tree import tree_all_reduce, tree_wire_bytes
+from relaxjax.collectives.exact._two_shot import (
+    two_shot_all_reduce,
+    two_shot_wire_bytes,
+)
+from relaxjax.collectives.wire._payload import Codec, Lossy
 
 
 class ExactExchange(NamedTuple):

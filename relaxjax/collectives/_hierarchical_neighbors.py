@@ -19,9 +19,9 @@ import jax
 from jax import lax
 
 from relaxjax._core._axis import AxisName
-from relaxjax.collectives._hierarchical import two_axes
 from relaxjax.collectives._neighbors import neighbor_change, neighbor_change_wire_bytes
-from relaxjax.collectives._two_shot import (
+from relaxjax.collectives.exact._hierarchical import two_axes
+from relaxjax.collectives.exact._two_shot import (
     gather_chunks,
     scatter_reduce,
     two_shot_wire_bytes,

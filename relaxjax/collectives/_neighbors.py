@@ -23,8 +23,8 @@ from jax import lax
 
 from relaxjax._core._axis import on_devices
 from relaxjax._core._cond import switch
-from relaxjax.collectives._messages import Pairs, is_target, send
-from relaxjax.collectives._payload import Codec, message, opened
+from relaxjax.collectives.wire._messages import Pairs, is_target, send
+from relaxjax.collectives.wire._payload import Codec, message, opened
 from relaxjax.topology import Topology, table_of
 
 

@@ -11,21 +11,9 @@ from relaxjax.compression._cosines import cosine_transform as cosine_transform
 from relaxjax.compression._cosines import in_cosines as in_cosines
 from relaxjax.compression._drive import drive as drive
 from relaxjax.compression._drive import rotated_sign as rotated_sign
-from relaxjax.compression._econtrol import econtrol as econtrol
-from relaxjax.compression._ef21 import ef21 as ef21
-from relaxjax.compression._ef21 import ef21_sgdm as ef21_sgdm
-from relaxjax.compression._error_feedback import error_feedback as error_feedback
-from relaxjax.compression._fed_back import fed_back as fed_back
 from relaxjax.compression._inspect import payload_bytes as payload_bytes
 from relaxjax.compression._inspect import roundtrip as roundtrip
-from relaxjax.compression._intersection_feedback import (
-    intersection_feedback as intersection_feedback,
-)
-from relaxjax.compression._loco import loco as loco
 from relaxjax.compression._min_max_uint8 import min_max_uint8 as min_max_uint8
-from relaxjax.compression._momentum_correction import (
-    momentum_correction as momentum_correction,
-)
 from relaxjax.compression._natural import dithering as dithering
 from relaxjax.compression._natural import natural as natural
 from relaxjax.compression._protocol import NO_FEEDBACK as NO_FEEDBACK
@@ -50,6 +38,20 @@ from relaxjax.compression._threshold import threshold as threshold
 from relaxjax.compression._top_k import check_density as check_density
 from relaxjax.compression._top_k import count_of as count_of
 from relaxjax.compression._top_k import top_k as top_k
+from relaxjax.compression.feedback._econtrol import econtrol as econtrol
+from relaxjax.compression.feedback._ef21 import ef21 as ef21
+from relaxjax.compression.feedback._ef21 import ef21_sgdm as ef21_sgdm
+from relaxjax.compression.feedback._error_feedback import (
+    error_feedback as error_feedback,
+)
+from relaxjax.compression.feedback._fed_back import fed_back as fed_back
+from relaxjax.compression.feedback._intersection_feedback import (
+    intersection_feedback as intersection_feedback,
+)
+from relaxjax.compression.feedback._loco import loco as loco
+from relaxjax.compression.feedback._momentum_correction import (
+    momentum_correction as momentum_correction,
+)
 from relaxjax.compression.formats._mx import mx as mx
 from relaxjax.compression.formats._nvfp4 import nvfp4 as nvfp4
 

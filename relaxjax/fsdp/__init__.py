@@ -11,6 +11,6 @@ __getattr__, __dir__, __all__ = door(
         "_init": "init init_state whole",
         "_scan_layers": "scan_layers",
         "_sdp4bit": "sdp4bit",
-        "relaxjax.collectives._shards": "Shard",
+        "relaxjax.collectives.wire._shards": "Shard",
     },
 )

@@ -1,6 +1,6 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
-from relaxjax.collectives._shards import Shard as Shard
+from relaxjax.collectives.wire._shards import Shard as Shard
 from relaxjax.fsdp._bytes import SentBytes as SentBytes
 from relaxjax.fsdp._bytes import sent_bytes as sent_bytes
 from relaxjax.fsdp._gathered import Gathered as Gathered

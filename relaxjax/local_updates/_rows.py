@@ -14,21 +14,21 @@ from relaxjax._core._checks import require_whole
 from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Sends, Training
 from relaxjax.gradients import ALGORITHMS as EXACT_ALGORITHMS
 from relaxjax.gradients import CHOICES
-from relaxjax.local_updates._asynchronous_average import asynchronous_average
-from relaxjax.local_updates._asynchronous_diloco import asynchronous_diloco
 from relaxjax.local_updates._builds import around, local, nesterov, outer_half
-from relaxjax.local_updates._decoupled_diloco import decoupled_diloco
-from relaxjax.local_updates._delayed_nesterov import delayed_nesterov
-from relaxjax.local_updates._desynced import desynced
-from relaxjax.local_updates._diloco import diloco
-from relaxjax.local_updates._eager_diloco import eager_diloco
-from relaxjax.local_updates._heloco import heloco
-from relaxjax.local_updates._local_sgd import local_sgd
-from relaxjax.local_updates._post_local_sgd import post_local_sgd
-from relaxjax.local_updates._slow_momentum import slow_momentum
-from relaxjax.local_updates._sparse_loco import sparse_loco
-from relaxjax.local_updates._sparta import sparta
-from relaxjax.local_updates._streaming_diloco import streaming_diloco
+from relaxjax.local_updates.late._asynchronous_average import asynchronous_average
+from relaxjax.local_updates.late._asynchronous_diloco import asynchronous_diloco
+from relaxjax.local_updates.late._decoupled_diloco import decoupled_diloco
+from relaxjax.local_updates.late._delayed_nesterov import delayed_nesterov
+from relaxjax.local_updates.late._eager_diloco import eager_diloco
+from relaxjax.local_updates.late._heloco import heloco
+from relaxjax.local_updates.late._streaming_diloco import streaming_diloco
+from relaxjax.local_updates.parts._desynced import desynced
+from relaxjax.local_updates.parts._sparta import sparta
+from relaxjax.local_updates.periodic._diloco import diloco
+from relaxjax.local_updates.periodic._local_sgd import local_sgd
+from relaxjax.local_updates.periodic._post_local_sgd import post_local_sgd
+from relaxjax.local_updates.periodic._slow_momentum import slow_momentum
+from relaxjax.local_updates.periodic._sparse_loco import sparse_loco
 
 _SYNCS = frozenset({"bucket_bytes", "sync_every"})
 _PERIODS = {

@@ -1,8 +1,8 @@
 """Mean directions of median length: DiLoCo's "rda" that a wrong worker cannot lengthen.
 
-Source: the merge of Decoupled DiLoCo (`relaxjax.local_updates._outer_merge`), with the
-median in place of the mean of lengths. Leaf by leaf, phi(x) = x / |x|, phi(0) = 0,
-c the lower median of |x_i|, or their weighted mean:
+Source: the merge of Decoupled DiLoCo (`relaxjax.local_updates.common._outer_merge`),
+with the median in place of the mean of lengths. Leaf by leaf, phi(x) = x / |x|,
+phi(0) = 0, c the lower median of |x_i|, or their weighted mean:
 
     D = c phi(sum_i w_i phi(x_i) / sum_i w_i),   w_i <- min(w_i, cap median w)
 

@@ -9,6 +9,6 @@ __getattr__, __dir__, __all__ = door(
         "_from_host": "from_host to_host",
         "_pulled": "pulled",
         "_shards": "init whole",
-        "relaxjax.collectives._shards": "Shard",
+        "relaxjax.collectives.wire._shards": "Shard",
     },
 )

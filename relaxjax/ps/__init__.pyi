@@ -1,6 +1,6 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
-from relaxjax.collectives._shards import Shard as Shard
+from relaxjax.collectives.wire._shards import Shard as Shard
 from relaxjax.ps._compiled_order import CompiledOrder as CompiledOrder
 from relaxjax.ps._compiled_order import compiled_order as compiled_order
 from relaxjax.ps._from_host import from_host as from_host

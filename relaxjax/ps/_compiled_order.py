@@ -1,8 +1,8 @@
 """The order of transfers, read from the program that the compiler made.
 
-Each transfer has a name there (`relaxjax.collectives._transfers`): the order of the
-collectives of a scheduled program is the order in which they run on CPU, and start on
-GPU.
+Each transfer has a name there (`relaxjax.collectives.wire._transfers`): the order of
+the collectives of a scheduled program is the order in which they run on CPU, and start
+on GPU.
 
 Cost: O(length of the program's text).
 """

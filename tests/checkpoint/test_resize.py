@@ -18,11 +18,11 @@ from relaxjax._core._owed import Owed
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
 from relaxjax.checkpoint import MEAN, RESET, SUM, rebuild, refuse, resized
-from relaxjax.compression._econtrol import EControlState
-from relaxjax.compression._ef21 import EF21State
-from relaxjax.compression._error_feedback import ErrorFeedbackState
-from relaxjax.compression._loco import LoCoState
-from relaxjax.local_updates._asynchronous_diloco import AsynchronousDilocoState
+from relaxjax.compression.feedback._econtrol import EControlState
+from relaxjax.compression.feedback._ef21 import EF21State
+from relaxjax.compression.feedback._error_feedback import ErrorFeedbackState
+from relaxjax.compression.feedback._loco import LoCoState
+from relaxjax.local_updates.late._asynchronous_diloco import AsynchronousDilocoState
 from relaxjax.tasks import TASKS, adamw, train_step_of
 from tests import helpers
 from tests.checkpoint import training

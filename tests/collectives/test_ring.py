@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax.sharding import PartitionSpec as P
 
 from relaxjax.collectives import ring_all_reduce, ring_wire_bytes
-from relaxjax.collectives._ring import one_ring
+from relaxjax.collectives.exact._ring import one_ring
 from relaxjax.programs import shape_of
 from tests.helpers import mesh_of, optimized_hlo
 

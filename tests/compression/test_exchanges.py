@@ -17,8 +17,8 @@ from relaxjax import all_reduce, compression, emulate, wire_bytes
 from relaxjax import collectives as c
 from relaxjax._core._random import Keys, fold, key_words
 from relaxjax.compression import Compressor
-from relaxjax.compression._loco import LoCoState
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
+from relaxjax.compression.feedback._loco import LoCoState
 from relaxjax.gradients.mean._choices import TWO_AXES
 from relaxjax.gradients.mean._codec import as_codec
 from relaxjax.gradients.mean._compressed_mean import EXCHANGES

@@ -8,7 +8,6 @@ import pytest
 
 from relaxjax import compression
 from relaxjax.compression import Compressor, Law
-from relaxjax.compression._error_feedback import ErrorFeedbackState
 from relaxjax.compression._protocol import (
     NO_FEEDBACK,
     contractive,
@@ -16,6 +15,7 @@ from relaxjax.compression._protocol import (
     with_feedback,
     zeros_in,
 )
+from relaxjax.compression.feedback._error_feedback import ErrorFeedbackState
 from tests.compression.draws import noise_of
 
 D_MINUS_1 = Law(omega=lambda d: d - 1, linear=True)

@@ -16,8 +16,8 @@ from myst_parser.parsers.mdit import create_md_parser
 
 MODULES = list(algorithm_pages.algorithms())
 NO_ADDRESS = {
-    "relaxjax.collectives._one_shot": "an exchange older than any paper about it",
-    "relaxjax.collectives._bidirectional_ring": "the paper is not in the open",
+    "relaxjax.collectives.exact._one_shot": "an exchange older than any paper about it",
+    "relaxjax.collectives.exact._bidirectional_ring": "the paper is not in the open",
 }
 
 

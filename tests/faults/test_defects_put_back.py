@@ -47,7 +47,7 @@ DEFECTS = {
         "diloco",
     ),
     "a residual keeps what is not finite": Defect(
-        "compression/_fed_back.py",
+        "compression/feedback/_fed_back.py",
         "jnp.where(sound, new, old) if of_elements(new) else new",
         "new",
         "all_reduce+sign+ef14@two_shot",

@@ -10,7 +10,7 @@ import pytest
 
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, local_sgd, wire_bytes
-from relaxjax.local_updates._local_steps import ExchangeSpec
+from relaxjax.local_updates.common._local_steps import ExchangeSpec
 from tests import helpers
 from tests.compiled_text import by_condition
 from tests.helpers import assert_close, assert_equal, mesh_of, pulled

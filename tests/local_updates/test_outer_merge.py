@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from relaxjax import all_reduce
-from relaxjax.local_updates._outer_merge import (
+from relaxjax.local_updates.common._outer_merge import (
     _of_length,
     merge_rule,
     radial_directional,

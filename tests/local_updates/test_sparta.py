@@ -11,7 +11,7 @@ import pytest
 
 import relaxjax
 from relaxjax import emulate, sparta, wire_bytes
-from relaxjax.local_updates._sparta import SELECTIONS, chosen
+from relaxjax.local_updates.parts._sparta import SELECTIONS, chosen
 from tests import helpers
 from tests.helpers import pulled, targets_of
 

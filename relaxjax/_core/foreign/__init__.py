@@ -1,3 +1,1 @@
 """What comes from outside: JSON of others, its types, and bounds of numbers."""
-
-__all__: list[str] = []

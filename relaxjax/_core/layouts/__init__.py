@@ -1,3 +1,1 @@
 """How arrays lie on a mesh: sharded, copied, or in parts that add up."""
-
-__all__: list[str] = []

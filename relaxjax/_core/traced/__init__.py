@@ -1,3 +1,1 @@
 """What is read from traced programs, and what is marked in them."""
-
-__all__: list[str] = []

@@ -1,3 +1,1 @@
 """Options of the larger commands, each declared once: type, default and help."""
-
-__all__: list[str] = []

@@ -1,3 +1,1 @@
 """What commands print: tables of a terminal, and pages."""
-
-__all__: list[str] = []

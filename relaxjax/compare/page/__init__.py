@@ -1,3 +1,1 @@
 """What a study found, in words, tables, figures and a report."""
-
-__all__: list[str] = []

@@ -1,3 +1,1 @@
 """Files to start from: a task."""
-
-__all__: list[str] = []

@@ -1,3 +1,1 @@
 """A study on its way: what is compared, which run is next, and how it is done."""
-
-__all__: list[str] = []

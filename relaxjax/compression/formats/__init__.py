@@ -1,3 +1,1 @@
 """Small floats that share a scale: microscaling, and NVIDIA's of four bits."""
-
-__all__: list[str] = []

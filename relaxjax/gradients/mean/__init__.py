@@ -1,3 +1,1 @@
 """Means of gradients, exact or in codes."""
-
-__all__: list[str] = []

@@ -10,8 +10,8 @@ feedback waits (`Feedback.absent`); in a two-shot or a ring, what is lost in the
 that pass through it is added to it. Where something is not finite, `out` shows it and
 feedback stays as it was (`fed_back`).
 
-As every exchange conserves the mean (`relaxjax.collectives._payload`), so does every
-feedback with every exchange, whatever is lost where.
+As every exchange conserves the mean (`relaxjax.collectives.wire._payload`), so does
+every feedback with every exchange, whatever is lost where.
 
 Cost: what the exchange states for the payload of each bucket, and the feedback's
 buffers, in the shapes of the leaves.

@@ -1,3 +1,1 @@
 """What all islands of a run agree on, and how it is merged."""
-
-__all__: list[str] = []

@@ -1,8 +1,8 @@
 """An island: a runtime of its own that trains, contributes, and takes over.
 
 Source: Decoupled DiLoCo (Douillard et al. 2026), as second-hand notes give it; the
-mathematics is that of `relaxjax.local_updates._decoupled_diloco`. After each step of
-its own optimizer, with c_p and s_p the tokens and steps since fragment p was taken
+mathematics is that of `relaxjax.local_updates.late._decoupled_diloco`. After each step
+of its own optimizer, with c_p and s_p the tokens and steps since fragment p was taken
 over:
 
     a newer a_p has arrived:           x_p <- a_p,  c_p = s_p = 0

@@ -1,3 +1,1 @@
 """A run once more: its merges, its steps, all of it in one program."""
-
-__all__: list[str] = []

@@ -1,3 +1,1 @@
 """Processes of islands, started and watched by a command."""
-
-__all__: list[str] = []

@@ -1,3 +1,1 @@
 """Bytes in closed form, where plans would else trace a program."""
-
-__all__: list[str] = []

@@ -1,3 +1,1 @@
 """What travels inside a split model."""
-
-__all__: list[str] = []

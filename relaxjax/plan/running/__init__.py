@@ -1,3 +1,1 @@
 """Plans beside a run: which relaxation to take from here on, and how to take it."""
-
-__all__: list[str] = []

@@ -1,3 +1,1 @@
 """The graph of one worker, from a function or a compiled program, and its times."""
-
-__all__: list[str] = []

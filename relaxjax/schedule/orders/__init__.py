@@ -1,3 +1,1 @@
 """Orders of a graph's transfers, how long a step takes in them, and bounds."""
-
-__all__: list[str] = []

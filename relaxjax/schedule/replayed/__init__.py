@@ -1,3 +1,1 @@
 """Compiled programs, replayed on a device and a link, and as traces of others."""
-
-__all__: list[str] = []

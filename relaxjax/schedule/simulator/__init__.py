@@ -1,3 +1,1 @@
 """Steps of several workers in simulated time, and their timelines."""
-
-__all__: list[str] = []

@@ -1,3 +1,1 @@
 """Traced transformations and steps, followed before they are trusted."""
-
-__all__: list[str] = []

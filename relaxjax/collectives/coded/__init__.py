@@ -1,0 +1,1 @@
+"""All-reduces of payloads, which adding workers open and encode again."""

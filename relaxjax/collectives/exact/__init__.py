@@ -1,0 +1,1 @@
+"""All-reduces of what workers hold, in numbers as they are."""

@@ -1,0 +1,1 @@
+"""Messages of workers: arrays as they travel, one by one or in turn."""

@@ -1,0 +1,1 @@
+"""What a code loses, and how it returns."""

@@ -1,0 +1,1 @@
+"""Parts of all methods: local steps, outer merges, fragments, tokens, presence."""

@@ -1,0 +1,1 @@
+"""Meetings whose result arrives later, and outer optimizers that know it."""

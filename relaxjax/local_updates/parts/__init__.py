@@ -1,0 +1,1 @@
+"""Parts of the params or of the state meet, each at its own time."""
