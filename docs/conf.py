@@ -24,21 +24,17 @@ extensions = [
     "compressor_table",
     "coverage_check",
     "crossing_table",
-    "goodput_picture",
-    "gpu_tables",
     "mark_table",
     "mathml",
     "mutant_table",
-    "order_picture",
     "page_check",
     "room_names",
     "sentences",
-    "study_fronts",
     "topology_table",
 ]
 myst_enable_extensions = ["dollarmath", "fieldlist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "generated/*/report.md"]
+exclude_patterns = ["_build"]
 html_theme = "furo"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]

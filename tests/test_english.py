@@ -51,7 +51,8 @@ FIGURE = re.compile(r"\b\d[\d,.]*(?:e-?\d+)?")
 
 def prose(text: str) -> str:
     """A page without code, tables, links and headings."""
-    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    made = r"<!-- results: .*?<!-- end -->"
+    text = re.sub(rf"```.*?```|{made}", "", text, flags=re.S)
     text = re.sub(r"^(\||#|\{|<!--).*$", "", text, flags=re.M)
     return re.sub(r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$", "", text)
 

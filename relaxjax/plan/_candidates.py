@@ -35,7 +35,7 @@ _DEGREES: Mapping[str, Callable[[int], int]] = {
 _CODED_GOSSIP = ("quantize8", "quantize4", "sign")
 _CODED_MODELS = ("quantize8", "quantize4+ef14", "sign+ef14")
 _PERIODS = (SYNC_EVERY, 50)
-_RANKS_OF_MODELS = (8, 32)
+_RANKS_OF_MODELS = {4: (16,), SYNC_EVERY: (8, 32), 50: (8, 32)}  # by period
 
 
 def candidates(network: Network, names: Iterable[str] = RELAXATIONS) -> list[Candidate]:
@@ -124,13 +124,16 @@ def _seldom(row: Relaxation, network: Network) -> Iterator[Candidate]:
                 compressor=compressor,
                 why=row.sends.why.format(every=every) + (", in codes" if name else ""),
             )
-        if variants and {"rank", "bits"} <= row.options:
-            yield from _seldom_in_low_rank(row, every)
+    if variants and {"rank", "bits"} <= row.options:
+        for every, ranks in _RANKS_OF_MODELS.items():
+            yield from _seldom_in_low_rank(row, every, ranks)
 
 
-def _seldom_in_low_rank(row: Relaxation, every: int) -> Iterator[Candidate]:
+def _seldom_in_low_rank(
+    row: Relaxation, every: int, ranks: Iterable[int]
+) -> Iterator[Candidate]:
     """The mean of all models once a period, by PowerSGD in 8 bits."""
-    for rank in _RANKS_OF_MODELS:
+    for rank in ranks:
         own = f'relaxjax.power_sgd("data", rank={rank}, bits=8, algorithm="two_shot")'
         period = {} if every == row.period else {"sync_every": every}
         yield Candidate(

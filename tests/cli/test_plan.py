@@ -67,6 +67,16 @@ def test_the_table_and_the_line_to_paste():
     assert "more: --top" in output
 
 
+def test_the_table_says_why_faster_rows_are_not_the_choice():
+    report = json.loads(run(*SLOW, "--json"))
+    choice = report["choice"]["step_ms"]
+    faster = sum(row["step_ms"] < choice for row in report["ranking"])
+    assert faster > 5
+    said = " ".join(run(*SLOW, "--top", "2").split())
+    assert f"{faster} faster ones are not allowed by --quality or --memory-gb." in said
+    assert "not allowed" not in run(*SLOW, "--top", "2", "--quality", "unmeasured")
+
+
 INSIDE = ["--tensor", "4", "--layers", "2", "--width", "64", "--tokens", "8"]
 
 

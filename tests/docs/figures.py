@@ -42,18 +42,7 @@ def numbers(table: str) -> set[float]:
 
 def made(text: str) -> str:
     """The tables of a page that are made from results."""
-    from gpu_tables import FOLDER, page
-    from study_fronts import FOLDER as STUDIES
-    from study_fronts import table, to_target
-
-    found = [match[0] for match in BLOCK.finditer(text)]
-    for names in re.findall(r"\{study-table\} ([\w -]+)", text):
-        found += table(*(STUDIES / name for name in names.split()))
-    for name in re.findall(r"\{study-seconds\} ([\w-]+)", text):
-        found += to_target(STUDIES / name)
-    if "{gpu-tables}" in text:
-        found += page(FOLDER)
-    return "\n".join(found)
+    return "\n".join(match[0] for match in BLOCK.finditer(text))
 
 
 def archived(text: str) -> str:

@@ -3,23 +3,23 @@
 import json
 import re
 
-import goodput_picture
-import gpu_tables
 import mutant_table
-import study_fronts
 
+from scripts.pictures import frontier, goodput
+from scripts.tables import gpu, points
+from scripts.tables.studies import table, to_target
 from tests.compare import studies
 
 
 def test_each_part_and_device_has_a_table(tmp_path):
-    assert gpu_tables.page(tmp_path) == [gpu_tables.NOTHING]
+    assert gpu.page(tmp_path) == [gpu.NOTHING]
     known = {"part": "codecs", "device": "NVIDIA H100", "jax": "0.12"}
     rows = {"sign": {"GB/s": 1.23456, "seconds": [1, 2]}, "cast": {"bytes": 7}}
     (tmp_path / "a.json").write_text(json.dumps({"conditions": known, "rows": rows}))
-    assert gpu_tables.page(tmp_path) == [
+    assert gpu.page(tmp_path) == [
         "**codecs**: NVIDIA H100, JAX 0.12",
         "",
-        "| | GB/s | bytes |",
+        "|  | GB/s | bytes |",
         "|---|---|---|",
         "| sign | 1.235 |  |",
         "| cast |  | 7 |",
@@ -52,21 +52,21 @@ def test_marks_are_the_runs_under_kills(tmp_path):
     run("a", 2, ["kill", "syncer", "freeze"], islands={"goodput": 0.9})
     run("b", 4, ["kill"], islands={"goodput": 0.8}, **{"fail-stop": {"goodput": 0.7}})
     run("c", 4, ["kill", "disk"], torchft={"goodput": 0.6})
-    found = goodput_picture.points(tmp_path)
+    found = goodput.points(tmp_path)
     assert [(p.who, p.rate, p.goodput) for p in found] == [
         ("fail-stop", 0.25, 0.7),
         ("islands on Ray", 0.25, 0.8),
         ("torchft", 0.25, 0.6),
         ("islands", 1.0, 0.9),
     ]
-    (axes,) = goodput_picture.drawn(found).axes
+    (axes,) = goodput.drawn(found).axes
     _, labels = axes.get_legend_handles_labels()
-    assert labels == [f"{who}, 3 processes" for who in goodput_picture.COLORS]
+    assert labels == [f"{who}, 3 processes" for who in goodput.COLORS]
 
 
 def point(name, fewer, worse):
     metric = None if worse is None else 1.0
-    return study_fronts.Point(name, 0.1, fewer, metric, worse)
+    return points.Point(name, 0.1, fewer, metric, worse)
 
 
 def test_a_front_is_what_no_other_beats():
@@ -79,7 +79,7 @@ def test_a_front_is_what_no_other_beats():
         point("worse than few", 8, 1.5),
         point("diverged", 99, None),
     ]
-    names = [p.name for p in study_fronts.front(found)]
+    names = [p.name for p in points.front(found)]
     assert names == ["better", "few", "fewest"]
 
 
@@ -92,15 +92,15 @@ def test_a_study_has_a_table_and_a_picture(tmp_path):
     (tmp_path / "study.json").write_text(json.dumps(of))
     text = "\n".join(json.dumps(r) for r in kept + lost) + "\n"
     (tmp_path / "results.jsonl").write_text(text)
-    _, _, base, gossip, power = study_fronts.table(tmp_path)
+    _, _, base, gossip, power = table(tmp_path)
     assert base.startswith("| `all_reduce` | 0.003 | 1/1 | 0.96")
     assert power.startswith("| `power_sgd` | 0.003 | 1/60.8 | diverged |")
     assert gossip.startswith("| **`gossip@ring`** | 0.003 | 1/2 | 0.95")
     mean, low, high = map(float, re.findall(r"-?\d+\.\d", gossip.split("|")[5]))
     assert 0.5 < low < mean < high < 2
-    heads, _, first, *others = study_fronts.to_target(tmp_path)
+    heads, _, first, *others = to_target(tmp_path)
     assert heads.startswith("| relaxation | steps to target | step on 1gbit,10ms | to ")
     assert first.startswith("| `all_reduce` | ")
     assert len(others) == 3
-    (axes,) = study_fronts.drawn(study_fronts.points(tmp_path)).axes
+    (axes,) = frontier.drawn(points.points(tmp_path)).axes
     assert [text.get_text() for text in axes.texts] == ["gossip@ring"]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from scripts import results
+from scripts import pictures, results
 from scripts.tables import TABLES, network, rows
 
-PAGES = [page for page in results.DOCS.glob("*.md") if "results:" in page.read_text()]
+PAGES = [page for page in rows.DOCS.glob("*.md") if "results:" in page.read_text()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -17,11 +17,21 @@ def test_tables_of_a_page_are_made_from_the_results(page):
 
 def test_every_table_stands_on_a_page():
     pages = "".join(page.read_text() for page in PAGES)
-    assert {name for _, name, _ in results.BLOCK.findall(pages)} == set(results.TABLES)
+    assert {name for _, name, _ in results.BLOCK.findall(pages)} == set(TABLES)
 
 
-def test_the_picture_is_made_from_the_results():
-    assert results.digest() in results.PICTURE.read_text()
+def test_pictures_are_drawn_from_the_results():
+    assert pictures.stale() == {}
+
+
+def test_a_picture_without_its_source_is_stale(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "FOLDER", tmp_path)
+    assert set(pictures.stale()) == set(pictures.PICTURES)
+    (tmp_path / "a").write_text("1")
+    one, other = pictures.digest((tmp_path,)), pictures.digest((tmp_path / "a",))
+    assert one == other
+    (tmp_path / "a").write_text("2")
+    assert pictures.digest((tmp_path,)) != one
 
 
 def test_the_best_of_a_system_by_hand():

@@ -54,7 +54,7 @@ def show(ranking: "planner.Ranking", cluster: "planner.Network", top: int) -> No
         show_edge=False,
         title_justify="left",
         caption_justify="left",
-        caption="* is the choice; all others are in the order of their steps."
+        caption=_caption(ranking)
         + (" A wider terminal shows messages and memory." if narrow else ""),
     )
     table.add_column("relaxation", no_wrap=True)
@@ -74,6 +74,15 @@ def show(ranking: "planner.Ranking", cluster: "planner.Network", top: int) -> No
         console.print(f"{len(ranking.rows) - top} more: --top {len(ranking.rows)}")
     console.print(ranking.verdict, highlight=False)
     console.print(ranking.choice.tx, highlight=False, soft_wrap=True)
+
+
+def _caption(ranking: "planner.Ranking") -> str:
+    """How to read the table, and why the first rows may not be the choice."""
+    faster = [row for row in ranking.rows if row.seconds < ranking.choice.seconds]
+    refused = sum(row.label not in ranking.allowed for row in faster)
+    rest = f" {refused} faster ones are not allowed by --quality or --memory-gb."
+    rest = rest.replace("1 faster ones are", "1 faster one is") if refused else ""
+    return "* is the choice; all others are in the order of their steps." + rest
 
 
 def show_split(split: "planner.Split") -> None:

@@ -1,10 +1,9 @@
-"""The timeline of `orders.md`: a step of a perceptron, drawn when the site is built."""
+"""The timeline of `orders.md`: a step of a perceptron in the best order."""
 
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-from sphinx.application import Sphinx
 
 from relaxjax.schedule import (
     Cluster,
@@ -18,12 +17,14 @@ from relaxjax.schedule import (
     simulate,
 )
 
+SOURCES = (Path(__file__),)
 LINK = Link(latency=20e-6, bandwidth=12.5e9)
 DEVICE = Device(flops=50e12, bandwidth=1e12)
 LAYERS = ("embed", "layer0", "layer1", "layer2", "layer3", "head")
 
 
 def loss(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    """That of a perceptron."""
     for name in LAYERS:
         x = jnp.tanh(x @ params[name])
     return jnp.mean(x**2)
@@ -36,15 +37,3 @@ def timeline() -> Timeline:
     params = dict.fromkeys(LAYERS, wide)
     graph = Graph.from_loss(loss, params, batch, oracle=analytic(DEVICE), link=LINK)
     return simulate(graph, ordered("best", best(graph)), Cluster(link=LINK))
-
-
-def write(app: Sphinx) -> None:
-    """Draws it into a folder that is not part of the sources."""
-    folder = Path(app.srcdir) / "generated"
-    folder.mkdir(exist_ok=True)
-    timeline().save_png(folder / "order.png")
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.connect("builder-inited", write)
-    return {"parallel_read_safe": True}

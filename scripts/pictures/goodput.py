@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
-from sphinx.application import Sphinx
+
+from scripts.tables.rows import DOCS
+
+SOURCES = (DOCS / "chaos",)
 
 COLORS = {
     "fail-stop": "#d55e00",
@@ -26,6 +29,11 @@ class Point(NamedTuple):
     processes: int
     rate: float
     goodput: float
+
+
+def figure() -> Figure:
+    """The picture of `islands.md`."""
+    return drawn(points(*SOURCES))
 
 
 def points(folder: Path) -> list[Point]:
@@ -66,16 +74,3 @@ def drawn(found: list[Point]) -> Figure:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower left", frameon=False)
     return figure
-
-
-def write(app: Sphinx) -> None:
-    """Draws it into a folder that is not part of the sources."""
-    folder = Path(app.srcdir) / "generated"
-    folder.mkdir(exist_ok=True)
-    found = points(Path(app.srcdir) / "chaos")
-    drawn(found).savefig(folder / "goodput.png", dpi=150)
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.connect("builder-inited", write)
-    return {"parallel_read_safe": True}
