@@ -13,9 +13,14 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import compression, tasks, topology
+from relaxjax import compression, plan, tasks, topology
 from relaxjax._core._relaxation import Training
 from relaxjax._names import RELAXATIONS
+from relaxjax.plan._candidates import candidates
+from relaxjax.plan._network import codecs
+from relaxjax.schedule import Link
+from scripts.pictures import frontier
+from scripts.tables import network, points, rows
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "which_one.md").read_text()
@@ -100,6 +105,48 @@ def test_figures_of_the_table_and_the_sections_are_in_the_evidence():
     assert len(EVIDENCE) > 20
     evidence = set().union(*map(numbers, EVIDENCE))
     assert set().union(*map(numbers, TABLE + PARAGRAPHS)) <= evidence
+
+
+LAB = plan.Network(
+    workers=4, link=Link(1e-3, 50e6 / 8), overlap=False, codec=codecs(2e9)
+)
+"""Its hosts at 50 Mbit/s, as two cores encode."""
+
+
+def one_answer() -> dict[str, set[str]]:
+    """Labels of the best, by who says so."""
+    by_rate = network.to_the_loss(rows.result("network"))
+    first = {network.best(each, "relaxjax").label for each in by_rate.values()}
+    front = points.points(*frontier.SOURCES)
+    few = min(
+        (p for p in front if p.worse is not None and p.fewer > 400), key=points.cost
+    )
+    model = plan.Model.of_size(3_241_600, compute=0.195)
+    return {
+        "lab": {label.replace(" sync_every=8", "") for label in first},
+        "frontier": {few.name},
+        "plan": {plan.rank(model, LAB).choice.label.replace("@two_shot", "")},
+    }
+
+
+def test_plan_this_page_the_lab_and_the_frontier_say_the_same():
+    """The best of each is a line here, and a plan ranks the first in the lab."""
+    found = one_answer()
+    ranked = {candidate.label for candidate in candidates(LAB)}
+    assert found["lab"] <= ranked
+    for label in found["lab"]:
+        assert label in PAGE
+        rank = re.search(r"rank=(\d+)", label)
+        assert rank
+        assert f"rank={rank[1]}" in "".join(LINES.values()) or f"Rank {rank[1]}" in PAGE
+    assert found["plan"] <= {f"all_reduce+{x}4+ef14" for x in ("quantize", "codebook")}
+    assert "compression.error_feedback(compression.quantize(4))" in PAGE
+    (few,) = found["frontier"]
+    name, _, options = few.partition(" ")
+    period = re.search(r"sync_every=(\d+)", options)
+    assert period
+    said = f"`{name.partition('+')[0]}` in four bits every {period[1]} steps"
+    assert said in " ".join(PAGE.split())
 
 
 def groups_of(picture: str) -> dict[str, list[str]]:

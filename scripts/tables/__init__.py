@@ -6,6 +6,7 @@ from functools import partial
 from scripts.tables import (
     changing,
     decided,
+    evidence,
     gpu,
     islands,
     network,
@@ -20,6 +21,7 @@ from scripts.tables import (
 TABLES: Mapping[str, Callable[[], list[str]]] = {
     "changing-link": changing.choices,
     "decided": decided.ranks,
+    "evidence": evidence.lossy,
     "first-step": speed.first_steps,
     "gpu-all": gpu.every_row,
     "gpu-bases": gpu.bases,
