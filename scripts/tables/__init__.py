@@ -35,6 +35,7 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "merges-tax": rules.tax,
     "network-steps": network.steps,
     "network-time": network.times,
+    "payloads": speed.payloads,
     "peer-codes": peers.codes,
     "peer-owed": peers.owed,
     "peers": peers.versions,

@@ -1,4 +1,4 @@
-"""Processor seconds to the end of the first step, before and now."""
+"""Processor seconds to the end of the first step, and bytes of codes."""
 
 from statistics import median
 
@@ -32,3 +32,17 @@ def first_steps() -> list[str]:
         cells = [f"{median(each):.2f}" for each in ran]
         lines.append(row(shown, [TARGETS.get(name, "2.5"), *cells]))
     return lines
+
+
+def payloads() -> list[str]:
+    """Times fewer bytes than a float32 ring; codes of one size share a row."""
+    found = result("payloads")["rows"]
+    workers = max(each["workers"] for each in found)
+    by_size: dict[str, list[str]] = {}
+    for each in found:
+        if each["workers"] == workers and each["compressor"] != "identity":
+            fewer = f"{each['times fewer']['two_shot']:#.3g}".rstrip(".")
+            by_size.setdefault(fewer, []).append(f"`{each['compressor']}`")
+    lines = heads("codes", ["times fewer"])
+    order = sorted(by_size, key=float)
+    return lines + [row(", ".join(by_size[fewer]), [fewer]) for fewer in order]

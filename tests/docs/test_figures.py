@@ -33,12 +33,11 @@ NOT_HELD = {
     "parameter_server": 3,
     "periods": 1,
     "plain_jit": 3,
-    "planning": 4,
+    "planning": 3,
     "sharded": 2,
-    "speed": 1,
     "testbed": 1,
     "what_is_here": 1,
-    "which_one": 5,
+    "which_one": 3,
 }
 """How many, by page. Lower it whenever a test says that it is less."""
 MOST = 30  # figures in a thousand words
