@@ -89,7 +89,7 @@ def test_the_processes_of_a_command_end_as_well(command, tmp_path):
             os.kill(number, 0)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_training_ends_at_its_next_line(tmp_path):
     line = ["train", "--steps", "2000", "--workers", "1", "--no-baseline"]
     began = time.monotonic()
