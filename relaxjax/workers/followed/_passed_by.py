@@ -17,6 +17,7 @@ from relaxjax._core.traced._flows import axes_met
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers.followed._looked import Looked
 from relaxjax.workers.followed._places import (
+    by_moments,
     innermost,
     numbered,
     optimizer_places,
@@ -49,13 +50,13 @@ def warn_of_nothing(found: Looked, moved: set[int], workers: WorkerMesh) -> bool
 def warn_of_old_state(found: Looked, moved: set[int], read: set[int]) -> bool:
     """Warns of an optimizer's state that is read and stays, in a step that trains.
 
-    A step that evaluates, or tries a rate, changes no params. Where the state of
-    another optimizer goes on, this one may be kept on purpose, unless all is read.
+    A step that evaluates, or tries a rate, changes no params, and what it changes is no
+    moment's like. Where the state of another optimizer goes on, this one may be kept on
+    purpose, unless all is read.
     """
     optimizers = moved & optimizer_places(found.state)
     others = moved - optimizers
-    trained = others & {*found.places} if found.places else others
-    if not trained:
+    if not others.intersection(found.places or by_moments(found).places):
         return False
     for number, part in enumerate(numbered(found.state)):
         kept = {*jax.tree.leaves(optimizers_in(part))}

@@ -31,6 +31,12 @@ def innermost(tree: Any) -> list[Any]:
     return [x for part, inside in parts for x in inside or [part]]
 
 
+def _all_states(tree: Any) -> list[Any]:
+    """States of transformations, and those inside of them."""
+    parts = [[part, *_all_states(list(part))] for part in optimizers_in(tree)]
+    return [x for several in parts for x in several]
+
+
 def optimizer_places(state: tuple[Any, ...]) -> set[int]:
     """Places of optimizers' states among the leaves."""
     return {*jax.tree.leaves(optimizers_in(numbered(state)))}
@@ -47,8 +53,9 @@ def optimizers_in(tree: Any) -> list[Any]:
 
 def by_moments(found: Looked) -> Looked:
     """With the params that are like a field of an optimizer's state, as its momenta."""
-    each = [x for part in innermost(found.state) for x in part]
-    like = [x for x in each if any(leaf.ndim for leaf in jax.tree.leaves(x))]
+    each = [x for part in _all_states(found.state) for x in part]
+    own = [x for x in each if not optimizers_in(x)]
+    like = [x for x in own if any(leaf.ndim for leaf in jax.tree.leaves(x))]
     places = {i for x in like for i in places_like(found.state, x)}
     return found._replace(places=sorted(places))
 

@@ -224,6 +224,7 @@ def test_models_that_stay_equal_pass_the_check(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*own index over:UserWarning")
 def test_models_that_go_apart_end_the_run(tmp_path, monkeypatch):
     """A relaxation that reduces, and whose workers then step by different rates."""
 

@@ -292,6 +292,21 @@ def test_a_step_that_trains_nothing_may_read_a_state(step, tx):
     assert said(lambda _: step, tx) == []
 
 
+@pytest.mark.parametrize("tx", [FREE, REDUCED], ids=["free", "adam"])
+def test_an_evaluation_may_read_a_state_and_carry_its_loss(tx):
+    """As one of weights in codes, which owe something; params do not move."""
+
+    def step(p, s, total, x):
+        owed = sum(leaf.sum() for leaf in jax.tree.leaves(s))
+        return p, s, total + loss_of(p, x) + 0.1 * owed, ()
+
+    params, state = relaxjax.init(tx, PARAMS, emulate(4))
+    total = relaxjax.to_workers(np.float32(0), emulate(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        relaxjax.data_parallel(step, emulate(4))(params, state, total, BATCH)
+
+
 def test_what_each_worker_gathers_beside_a_training_may_be_its_own():
     """As squares of gradients, in a tree like the params; the loss is averaged."""
 
