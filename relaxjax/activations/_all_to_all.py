@@ -12,11 +12,17 @@ Cost: (n - 1) messages of a part, each way.
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._core._axis import to_local
+from relaxjax._core._axis import on_devices, to_local
 from relaxjax.activations._legs import exchanged
-from relaxjax.activations._two_ways import joined, parts_of, ways
+from relaxjax.activations._two_ways import (
+    joined,
+    parts_of,
+    require_dimension,
+    ways,
+)
 from relaxjax.compression import Compressor
 
 
@@ -50,8 +56,8 @@ def all_to_all(
 
     Raises:
       TypeError: a compressor is not one; `axis_name` is not one axis.
-      ValueError: `split_axis` cannot be shared out; feedback; a random compressor
-        without a key; `x` is not real floats.
+      ValueError: `split_axis` cannot be shared out; there is no such `concat_axis`;
+        feedback; a random compressor without a key; `x` is not real floats.
       NameError: outside the axis.
 
     Example:
@@ -64,10 +70,12 @@ def all_to_all(
       [2.      0.09375]
     """
     chosen = ways("all_to_all", x, axis_name, forward, backward, key)
-    x, name = to_local(x, axis_name), axis_name
+    x, name = _mapped(to_local(x, axis_name), axis_name), axis_name
     parts = parts_of("all_to_all", x, chosen.workers, split_axis, tiled)
-    if chosen.exact:
-        places = split_axis % x.ndim, concat_axis % x.ndim
+    require_dimension("all_to_all", x, concat_axis, x.ndim)
+    places = split_axis % x.ndim, concat_axis % x.ndim
+    # JAX's own has no gradient under shard_map where the two differ (jax 0.12).
+    if chosen.exact and (tiled or places[0] == places[1]):
         return lax.all_to_all(x, name, *places, tiled=tiled)
     arrived = chosen.call(
         parts,
@@ -75,3 +83,13 @@ def all_to_all(
         lambda g, code: exchanged(g, name, code),
     )
     return joined(arrived, concat_axis, tiled)
+
+
+def _mapped(x: jax.Array, name: str) -> jax.Array:
+    """As each worker's own, where all have the same constant.
+
+    Under `jax.vmap`, JAX's all_to_all of what is not mapped has another shape (0.12).
+    """
+    if on_devices(name):
+        return x
+    return lax.select(jnp.broadcast_to(lax.axis_index(name) >= 0, jnp.shape(x)), x, x)

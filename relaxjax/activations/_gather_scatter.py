@@ -17,7 +17,12 @@ from jax import lax
 
 from relaxjax._core._axis import to_local
 from relaxjax.activations._legs import gathered, scattered
-from relaxjax.activations._two_ways import joined, parts_of, ways
+from relaxjax.activations._two_ways import (
+    joined,
+    parts_of,
+    require_dimension,
+    ways,
+)
 from relaxjax.compression import Compressor
 
 
@@ -50,7 +55,8 @@ def all_gather(
 
     Raises:
       TypeError: a compressor is not one; `axis_name` is not one axis.
-      ValueError: feedback; a random compressor without a key; `x` is not real floats.
+      ValueError: there is no such `axis`; feedback; a random compressor without a key;
+        `x` is not real floats.
       NameError: outside the axis.
 
     Example:
@@ -64,6 +70,7 @@ def all_gather(
     """
     chosen = ways("all_gather", x, axis_name, forward, backward, key)
     x, name = to_local(x, axis_name), axis_name
+    require_dimension("all_gather", x, axis, x.ndim + (not tiled))
     if chosen.exact:
         return lax.all_gather(x, name, axis=axis, tiled=tiled)
     stacked = chosen.call(

@@ -1,7 +1,8 @@
 """A collective as a pair: one leg in the forward pass, one in the backward pass.
 
     forward   y = F(x)      encode, one message, decode
-    backward  g_x = B(g_y)  F's transpose, in codes of its own
+    backward  g_x = B(g_y)  F's transpose, in codes of its own, and F is B's: so second
+                            derivatives, as of a gradient penalty, go the same ways
 
 Both are inside one `jax.custom_vjp` with floats on either side. Codes are integers, and
 a gradient through an integer is zero; a cast to eight bits and back would cast the
@@ -46,18 +47,23 @@ class Ways(NamedTuple):
         """Whether nothing is encoded."""
         return self.forward is None and self.backward is None
 
-    def call(self, x: jax.Array, forward: Leg, backward: Leg) -> jax.Array:
-        """F(x), whose gradient is B."""
+    def call(self, x: jax.Array, forward: Leg, backward: Leg, way: int = 1) -> Any:
+        """F(x), whose gradient is B, whose gradient is F, and so on.
+
+        Each way draws apart, by its number.
+        """
+        compressor = self.forward if way % 2 else self.backward
 
         @jax.custom_vjp
         def both(x: jax.Array, words: Words) -> jax.Array:
-            return forward(x, code_of(self.forward, words, 1))
+            return forward(x, code_of(compressor, words, way))
 
         def pass_on(x: jax.Array, words: Words) -> tuple[jax.Array, Words]:
             return both(x, words), words
 
         def pull_back(words: Words, g: jax.Array) -> tuple[jax.Array, None]:
-            return backward(g, code_of(self.backward, words, 2)), None
+            turned = self._replace(words=words)
+            return turned.call(g, backward, forward, way + 1), None
 
         both.defvjp(pass_on, pull_back)
         return both(x, self.words)
@@ -76,6 +82,11 @@ def ways(
         raise TypeError(
             f"{caller}: axis_name={axis_name!r} must be one axis, a string; over "
             "several axes call it once for each"
+        )
+    if not jax.tree_util.all_leaves([x]):
+        raise TypeError(
+            f"{caller}: x is a {type(x).__name__}, and a message is of one array: call "
+            f"it for each, as in jax.tree.map(lambda x: {caller}(x, ...), tree)"
         )
     n = axis_size(axis_name, caller)
     given = {"forward": forward, "backward": backward}
@@ -122,7 +133,7 @@ def _words(caller: str, random: list[str], key: Any, axis_name: str) -> Words:
 
 
 def code_of(compressor: Compressor | None, words: Words, way: int) -> Code | None:
-    """The code of one way; the two draw apart."""
+    """The code of one way; each draws apart."""
     if compressor is None:
         return None
     if not compressor.random or isinstance(words, tuple):
@@ -130,12 +141,18 @@ def code_of(compressor: Compressor | None, words: Words, way: int) -> Code | Non
     return Code(compressor, fold(words, way))
 
 
-def parts_of(caller: str, x: jax.Array, n: int, dimension: int, tiled: bool) -> Any:
-    """[n, ..] of x, its `dimension` cut into n (tiled), or n long and taken away."""
-    if not -x.ndim <= dimension < x.ndim:
+def require_dimension(caller: str, x: jax.Array, dimension: int, count: int) -> None:
+    """Refuses a dimension that an array of `count` dimensions has not."""
+    if not -count <= dimension < count:
         raise ValueError(
             f"{caller}: x has the shape {x.shape}, and no dimension {dimension}"
+            + (f" of {count} in the result" if count != x.ndim else "")
         )
+
+
+def parts_of(caller: str, x: jax.Array, n: int, dimension: int, tiled: bool) -> Any:
+    """[n, ..] of x, its `dimension` cut into n (tiled), or n long and taken away."""
+    require_dimension(caller, x, dimension, x.ndim)
     d = dimension % x.ndim
     size = x.shape[d]
     if size % n if tiled else size != n:

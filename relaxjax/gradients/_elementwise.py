@@ -2,13 +2,13 @@
 
 A server, or a worker with sharded params, has a slice of each leaf. The update of a
 slice is the slice of the leaf's update only if no element's update depends on another
-element. That holds for SGD, momentum, Adam and their kin, and not for clipping by a
-norm, LAMB, Muon or Adafactor, nor where the same random numbers would be drawn for each
-slice.
+element, nor on where in the leaf it is. That holds for SGD, momentum, Adam and their
+kin, and not for clipping by a norm, LAMB, Muon or Adafactor, nor for what is done with
+one row, nor where the same random numbers would be drawn for each slice.
 
 The program of `update` is walked: what depends on a leaf and has more than one element
-must keep its shape in every operation, and enter no operation that mixes elements and
-keeps their shape, as products and sorts do.
+must keep its shape in every operation, and enter only those that are known to work on
+each element by itself. Numbers of places (`iota`) may not meet it.
 
 Cost: one trace of `init` and `update`.
 """
@@ -28,12 +28,30 @@ from relaxjax._core.traced._marks import doer_of
 from relaxjax.programs import shape_of
 from relaxjax.workers import WorkerMesh, tracing
 
-_MIXING = {
-    "dot_general", "conv_general_dilated", "sort", "rev", "transpose", "fft",
-    "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "cholesky", "lu", "qr",
-    "eigh", "svd", "householder_product", "triangular_solve", "gather", "scatter",
-    "scatter-add", "dynamic_update_slice",
+_BY_ELEMENT = {
+    "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2",
+    "atanh", "bessel_i0e", "bessel_i1e", "bitcast_convert_type", "broadcast_in_dim",
+    "cbrt", "ceil", "clamp", "clz", "complex", "conj", "convert_element_type", "copy",
+    "copy_p", "cos", "cosh", "device_put", "digamma", "div", "eq", "eq_to", "erf",
+    "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "igamma",
+    "igamma_grad_a", "igammac", "imag", "integer_pow", "is_finite", "le", "le_to",
+    "lgamma", "log", "log1p", "log2", "logistic", "lt", "lt_to", "max", "min", "mul",
+    "mulhi", "name", "ne", "neg", "nextafter", "not", "one_minus_square",
+    "optimization_barrier", "or", "polygamma", "polynomial", "population_count", "pow",
+    "real", "reduce_precision", "regularized_incomplete_beta", "rem", "reshape",
+    "round", "rsqrt", "select_n", "shift_left", "shift_right_arithmetic",
+    "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square", "squeeze", "sub",
+    "tan", "tanh", "tie", "xor", "zeta", "pbroadcast", "pcast", "pmax", "pmin",
+    "ppermute", "psum", "psum_invariant", "pvary", "reduced_vary_cast", "reshard",
+    "sharding_constraint", "mesh_cast",
 }  # fmt: skip
+"""Operations on each element by itself, where they keep the shape."""
+_CALLS = {
+    "jit", "pjit", "closed_call", "core_call", "named_call", "custom_jvp_call",
+    "custom_vjp_call", "custom_vjp_call_jaxpr", "checkpoint", "remat", "remat2",
+    "composite", "cond", "while", "scan", "shard_map",
+}  # fmt: skip
+"""What runs programs on what it is given; a scatter's says how two elements join."""
 _DRAWING = {"random_bits", "threefry2x32", "rng_uniform", "rng_bit_generator"}
 
 
@@ -57,11 +75,12 @@ def require_elementwise(
     several = [shape_of(v).size > 1 for v in program.invars]  # not the counters
     for name in _mixing(program, several, frozenset(over if workers else ())):
         raise ValueError(
-            f"{caller}: the optimizer's update of an element depends on others "
-            f"(its program has {name!r}), and a worker has only a slice of each leaf. "
-            "Use an elementwise optimizer such as optax.sgd, optax.adam or "
-            "optax.adamw; clip or normalize gradients before, where they are whole, or "
-            "reduce them with relaxjax.all_reduce"
+            f"{caller}: the optimizer's update of an element depends on others, or on "
+            f"its place (its program has {name!r}), and a worker has only a slice of "
+            "each leaf. Use an elementwise optimizer such as optax.sgd, optax.adam or "
+            "optax.adamw, or relaxjax.all_reduce, with which params stay whole. To "
+            "clip slices by the norm of all, add up their squares over the workers in "
+            "the step: jax.lax.psum(squares, axis_name)"
         )
 
 
@@ -92,10 +111,10 @@ def _mixing(
     return look.found + [value for value in out if value]
 
 
-_WHOLE = ""
+_WHOLE, _PLACES = "", "iota"
 _Value = str | None
-"""None if it depends on no leaf; `_WHOLE` if each element does on one element; else the
-operation that has mixed the elements of a slice."""
+"""None if it depends on no leaf; `_WHOLE` if each element does on one element;
+`_PLACES` if on its place; else the operation that has mixed the elements of a slice."""
 
 
 class _Look:
@@ -118,9 +137,13 @@ class _Look:
     def equation(self, eqn: Any, ins: list[_Value], scope: str) -> list[_Value]:
         """The values of an equation's results."""
         name, count = eqn.primitive.name, len(eqn.outvars)
-        if parts := [part.jaxpr for part in programs_of(eqn.params)]:
+        parts = [part.jaxpr for part in programs_of(eqn.params)]
+        if parts and name in _CALLS:
             return self.nested(parts, ins, scope, count)
         value = _join(ins)
+        if name == _PLACES or (value == _PLACES and _WHOLE not in ins):
+            several = [shape_of(var).size > 1 for var in eqn.outvars]
+            return [_PLACES if many else None for many in several]
         if self.over.intersection(axis_names_of(eqn)) and not doer_of(scope):
             return [value and _WHOLE] * count
         if not doer_of(scope) and _mixes(eqn, ins):
@@ -150,7 +173,7 @@ def _mixes(eqn: Any, ins: list[_Value]) -> bool:
     name = eqn.primitive.name
     shapes = _shapes(eqn, [x is not None for x in ins])
     unchanged = {shape_of(v).shape for v in eqn.outvars}
-    moved = shapes - unchanged or (shapes and name in _MIXING)
+    moved = shapes - unchanged or (shapes and name not in _BY_ELEMENT)
     return name in _DRAWING or bool(moved)
 
 

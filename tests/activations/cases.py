@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import PartitionSpec as P
@@ -143,6 +144,13 @@ CASES = {
         lambda x: lax.all_to_all(x, AXIS, 0, 0),
         swap,
         swap,
+    ),
+    "all_to_all, to another place": Case(
+        lambda n: (n, 2, 40),
+        lambda x, **codes: activations.all_to_all(x, AXIS, 0, 1, **codes),
+        lambda x: jnp.moveaxis(lax.all_to_all(x, AXIS, 0, 0), 0, 1),
+        lambda x: np.moveaxis(swap(x), 1, 2),
+        lambda g: swap(np.moveaxis(g, 2, 1)),
     ),
     "all_to_all, tokens for features": Case(
         lambda n: (2 * n, 40),

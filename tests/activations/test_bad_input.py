@@ -78,6 +78,41 @@ def run(fn, x=None):
             r"reduce_scatter: x has the shape \(4, 8\), and no dimension 2",
         ),
         (
+            lambda x: activations.all_gather(x, AXIS, axis=3, forward=E4M3),
+            ValueError,
+            r"all_gather: x has the shape \(4, 8\), and no dimension 3 of 3 in the",
+        ),
+        (
+            lambda x: activations.all_gather(x, AXIS, axis=-4),
+            ValueError,
+            "no dimension -4 of 3 in the result",
+        ),
+        (
+            lambda x: activations.all_gather(x[0, 0], AXIS, tiled=True, forward=E4M3),
+            ValueError,
+            r"all_gather: x has the shape \(\), and no dimension 0",
+        ),
+        (
+            lambda x: activations.all_to_all(x[:2], AXIS, 0, 2),
+            ValueError,
+            r"all_to_all: x has the shape \(2, 8\), and no dimension 2",
+        ),
+        (
+            lambda x: activations.all_to_all(x[:2], AXIS, 0, -3, forward=E4M3),
+            ValueError,
+            "no dimension -3",
+        ),
+        (
+            lambda x: activations.all_reduce({"a": x}, AXIS),
+            TypeError,
+            "all_reduce: x is a dict, and a message is of one array: call it for each",
+        ),
+        (
+            lambda x: activations.send([1.0, 2.0], AXIS, [], forward=E4M3),
+            TypeError,
+            "send: x is a list",
+        ),
+        (
             lambda x: activations.all_reduce(x, "modle", forward=E4M3),
             NameError,
             "all_reduce: no axis named 'modle' here",

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from relaxjax import compression
+from relaxjax import activations, compression
+from relaxjax._core._axis import to_local
 from tests.activations.cases import AXIS, CASES, MAPPINGS, inputs, ints, pulled
 
 CODES = {
@@ -67,6 +68,51 @@ def test_the_backward_leg_is_the_transpose(name):
         assert np.vdot(*other) == np.vdot(*one)
     else:
         assert np.vdot(y, g) == np.vdot(x, pulled)
+
+
+@pytest.mark.few(20)
+@cases
+@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize("codes", CODES)
+def test_the_gradient_of_the_gradient_is_the_collective_again(name, mapping, codes):
+    """As a gradient penalty and a Hessian product ask for it; JAX's `psum` adds n."""
+    case, other = CASES[name], {"in": "out", "out": "in", "": ""}
+    x, g = inputs(case, 4)
+
+    def gradient(g):
+        at = jnp.zeros(x.shape[1:])
+        at = at if case.equal == "in" else to_local(at, AXIS)
+        return jax.vjp(lambda x: case.ours(x, **CODES[codes]), at)[1](g)[0]
+
+    turned = case._replace(equal=other[case.equal])
+    back, again = MAPPINGS[mapping](gradient, turned, g, x)
+    np.testing.assert_array_equal(back.reshape(x.shape), case.backward(g))
+    np.testing.assert_array_equal(again.reshape(g.shape), case.forward(x))
+
+
+def test_a_hessian_product_in_codes_is_near_the_plain_one():
+    """Of a product that is cut by columns and by rows, with both ways in codes."""
+    rng = np.random.default_rng(0)
+    x, v = rng.normal(size=(2, 6, 32)).astype(np.float32)
+    w, u = rng.normal(size=(2, 32, 32)).astype(np.float32) / 4
+    cut = np.stack(np.split(w, 4, axis=1)), np.stack(np.split(u, 4))
+
+    def plain(x):
+        return jnp.sum(jnp.tanh(jnp.tanh(x @ w) @ u) ** 2)
+
+    def split(x, w, u):
+        codes = {"forward": compression.mx("e4m3"), "backward": compression.mx("e4m3")}
+        inside = jnp.tanh(activations.copy(x, AXIS, **codes) @ w)
+        return jnp.sum(jnp.tanh(activations.all_reduce(inside @ u, AXIS, **codes)) ** 2)
+
+    def product(loss, x, *rest):
+        return jax.grad(lambda x: jnp.vdot(jax.grad(loss)(x, *rest), v))(x)
+
+    mine = jax.vmap(lambda w, u: product(split, x, w, u), axis_name=AXIS)(*cut)
+    right = product(plain, x)
+    assert np.linalg.norm(mine[0] - right) < 0.2 * np.linalg.norm(right)
+    assert np.vdot(mine[0], right) == pytest.approx(np.vdot(right, right), rel=0.05)
+    assert (mine == mine[0]).all()
 
 
 @pytest.mark.few(6)

@@ -1,12 +1,17 @@
 """No flag is ignored in silence: what does not fit is refused, with the remedy."""
 
+import re
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 
 import relaxjax
-from relaxjax import compression, emulate, fsdp
+from relaxjax import compression, emulate, fsdp, ps
+from tests import helpers
 
 EIGHT = compression.quantize(8)
 BAD = {
@@ -105,3 +110,31 @@ def test_init():
         fsdp.whole(params)
     with pytest.raises(ValueError, match="no axis 'host'"):
         fsdp.sent_bytes(fsdp.gathered(len, "host"), params, relaxjax.emulate(2))
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "which_optimizers.md"
+(CLIP,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+
+
+@pytest.mark.parametrize("room", [fsdp, ps], ids=["fsdp", "ps"])
+def test_slices_are_clipped_by_the_norm_of_all_as_the_page_says(room):
+    """As `optax.clip_by_global_norm(0.1)` does on one device, which is refused here."""
+    tx, mesh, data = optax.sgd(1.0), emulate(4), helpers.batches(3, rows=8)
+    begun = room.init(tx, helpers.problem(), mesh)
+    make = fsdp.gathered if room is fsdp else ps.pulled
+    loss = make(helpers.loss_fn, "data")
+
+    def step(shards, state, batch):
+        names = {"grads": jax.grad(loss)(shards, batch), "optax": optax}
+        exec(CLIP, names | {"jax": jax, "jnp": jnp}, names)
+        updates, state = tx.update(names["grads"], state, shards)
+        return optax.apply_updates(shards, updates), state, ()
+
+    run = relaxjax.data_parallel(step, mesh)
+    for batch in data:
+        *begun, _ = run(*begun, batch)
+    clipped = optax.chain(optax.clip_by_global_norm(0.1), tx)
+    alone, _ = helpers.train_alone(clipped, data)
+    helpers.assert_close(room.whole(begun[0]), alone, 1e-5)
+    moved = jax.tree.map(np.subtract, alone, helpers.problem())
+    assert 0.15 < optax.tree.norm(moved) <= 0.3 + 1e-6

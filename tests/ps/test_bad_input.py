@@ -135,6 +135,17 @@ MIXERS = {
     "pick": lambda u: u[jnp.array([1, 0, 2])],
     "put": lambda u: u.at[jnp.array([0, 1])].set(u[0, 0]),
     "largest": lambda u: u * (u == jnp.max(u)),
+    "a row": lambda u: u.at[0].multiply(0.0),
+    "most of a row": lambda u: u.at[0].max(u[1]),
+    "applied to a row": lambda u: u.at[0].apply(jnp.sign),
+    "by row": lambda u: jnp.where(jnp.arange(3)[:, None] == 0, 0.0, u),
+    "by number": lambda u: u * jnp.arange(u.size).reshape(u.shape),
+    "smoothed": lambda u: jax.lax.reduce_window(
+        u, 0.0, jax.lax.add, (3, 3), (1, 1), "SAME"
+    ),
+    "by the host": lambda u: jax.pure_callback(
+        lambda x: x / np.abs(x).max(), jax.ShapeDtypeStruct(u.shape, u.dtype), u
+    ),
     "in a jit": jax.jit(lambda u: u - jnp.max(u, axis=0)),
     "in a loop": lambda u: jax.lax.fori_loop(0, 3, lambda _, u: u @ u, u),
     "in a scan": lambda u: jax.lax.scan(lambda u, _: (u.T, None), u, None, length=2)[0],
