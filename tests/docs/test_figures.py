@@ -25,7 +25,7 @@ NOT_HELD = {
     "faults": 3,
     "gradients": 5,
     "hosts": 4,
-    "islands": 5,
+    "islands": 4,
     "local_updates": 6,
     "merges": 2,
     "museum": 1,
