@@ -33,7 +33,7 @@ NOT_HELD = {
     "parameter_server": 3,
     "periods": 1,
     "plain_jit": 3,
-    "planning": 3,
+    "planning": 2,
     "sharded": 2,
     "testbed": 1,
     "what_is_here": 1,
