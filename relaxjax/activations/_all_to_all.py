@@ -86,7 +86,7 @@ def all_to_all(
 
 
 def _mapped(x: jax.Array, name: str) -> jax.Array:
-    """As each worker's own, where all have the same constant.
+    """This worker's own, where all have the same constant.
 
     Under `jax.vmap`, JAX's all_to_all of what is not mapped has another shape (0.12).
     """

@@ -25,6 +25,7 @@ from jax import lax
 
 from relaxjax._core._arrays import require_no_compiler_axes
 from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax._core.traced._next_state import CALLS, named_next, refuse_twice
 from relaxjax.collectives import Kind, Shard, is_shard, plan_transfers, straight_through
 from relaxjax.compression import Compressor
 from relaxjax.fsdp._choices import Choices
@@ -32,6 +33,11 @@ from relaxjax.fsdp._exchange import KEPT, Exchange
 from relaxjax.fsdp._gathered_state import GatheredState, carried, restored
 
 _CALLER = "fsdp.gathered"
+_TWICE = (
+    "fsdp.gathered: a gradient in codes (gradients=) has no second derivative. Take "
+    "the inner gradient with respect to inputs and not to params, or send gradients as "
+    "they are (gradients=None)"
+)
 
 
 class Gathered:
@@ -115,11 +121,15 @@ class Gathered:
         """The leaves; their gradients scatter, and the state's is the next state."""
 
         def push(gradients: Any, kept: Any) -> tuple[list[jax.Array], GatheredState]:
+            refuse_twice(_CALLER, taken, call)
             known, state = kept
-            return self.scattered(exchange, gradients, state, known)
+            means, after = self.scattered(exchange, gradients, state, known)
+            return means, named_next(after)
 
+        taken, call = state, next(CALLS)
         kept = (known, lax.stop_gradient(state))
-        return straight_through(push, own, leaves, state, kept)
+        once = "" if self.choices.gradients is None else _TWICE
+        return straight_through(push, own, leaves, state, kept, once)
 
     def scattered(
         self, exchange: Exchange, gradients: Any, state: GatheredState, known: Any
@@ -194,6 +204,9 @@ def gathered(
       A `Gathered`, called as `fn` with shards, whose gradient is the mean over the
       workers. With feedback, differences or random codes it takes `state=`, from
       `relaxjax.fsdp.init_state`, and the gradient with respect to it is the new state.
+      So use a state once in a loss, and not in a scan or a branch: JAX adds up the new
+      states of several uses, and gives zeros where there is none. `jax.vmap` over
+      microbatches inside of `fn` is one use.
 
     Raises:
       TypeError: `weights`, `gradients` or `across` is not a `Compressor`.
@@ -201,7 +214,8 @@ def gathered(
         not the inner of two axes; `difference` without `weights`, or with what gathers
         again; `bucket_bytes <= 0`;
         in a call: params are not shards of this axis, the order misses or repeats a
-        leaf, `state=` is missing, or the compiler shards leaves.
+        leaf, `state=` is missing or used twice in one loss, or the compiler shards
+        leaves.
       NameError: it is called outside the axis.
 
     Example:

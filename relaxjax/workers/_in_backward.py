@@ -12,18 +12,17 @@ Cost: what the reducer sends for these params, once for each time that the backw
 runs through here: once per layer in a scan over layers.
 """
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
-from jax.core import Tracer
 
 from relaxjax._core._axis import like_varying
 from relaxjax._core._checks import require_transformation
 from relaxjax._core._tree import dtype_and_shape, leaf_names
+from relaxjax._core.traced._next_state import CALLS, named_next, refuse_twice
 
 
 def reduce_in_backward(
@@ -86,7 +85,8 @@ def reduce_in_backward(
         gradient = jax.tree.map(jnp.add, gradient, accumulated)
         updates, state = reducer.update(gradient, state, **extra)
         updates = like_varying(updates, gradient)  # what a cotangent's type must be
-        return updates, state, *optax.tree.zeros_like((accumulated, extra))
+        nothing = optax.tree.zeros_like((accumulated, extra))
+        return updates, named_next(state), *nothing
 
     identity.defvjp(forward, backward)
     return identity(params, state, accumulated, extra_args(weight))
@@ -114,7 +114,7 @@ def reducer_state(
                 f"{leaf_names(state)}): pass state=, made once by reducer.init(params),"
                 " and take the new one as the gradient with respect to it"
             )
-    _refuse_twice(caller, state)
+    refuse_twice(caller, state, next(CALLS))
     for name, leaf in zip(leaf_names(state), jax.tree.leaves(state), strict=True):
         if not jnp.issubdtype(jax.typeof(leaf).dtype, jnp.inexact):
             raise ValueError(
@@ -123,21 +123,3 @@ def reducer_state(
                 "through the backward pass. Put this reducer before the optimizer"
             )
     return state
-
-
-_TAKEN: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-
-
-def _refuse_twice(caller: str, state: Any) -> None:
-    """Refuses a state that another reduction in the same trace has taken already."""
-    for name, leaf in zip(leaf_names(state), jax.tree.leaves(state), strict=True):
-        if not isinstance(leaf, Tracer):
-            continue
-        if _TAKEN.get(id(leaf)) is leaf:
-            raise ValueError(
-                f"{caller}: state= (leaf {name!r}) is used twice in one loss, as with "
-                "weights that are shared. Each use would add the whole residual, and "
-                "the two new states would be added up. Wrap the params once, and use "
-                "what comes out in both places; or give each use a state of its own"
-            )
-        _TAKEN[id(leaf)] = leaf

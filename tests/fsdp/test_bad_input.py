@@ -138,3 +138,29 @@ def test_slices_are_clipped_by_the_norm_of_all_as_the_page_says(room):
     helpers.assert_close(room.whole(begun[0]), alone, 1e-5)
     moved = jax.tree.map(np.subtract, alone, helpers.problem())
     assert 0.15 < optax.tree.norm(moved) <= 0.3 + 1e-6
+
+
+@pytest.mark.parametrize("gradients", [None, EIGHT], ids=["as they are", "coded"])
+def test_codes_have_no_second_derivative(gradients):
+    """It would be near zero, as codes are integers; that of inputs is right."""
+    loss = fsdp.gathered(
+        lambda w, x: jnp.sum(jnp.tanh(x @ w) ** 2), "data", gradients=gradients
+    )
+    shards, _ = fsdp.init(optax.sgd(0.1), np.ones((3, 2), np.float32), emulate(2))
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 2, 3)
+
+    def of_params(s, x):
+        return sum(jnp.sum(g**2) for g in jax.tree.leaves(jax.grad(loss)(s, x)))
+
+    def of_inputs(s, x):
+        return jnp.sum(jax.grad(loss, argnums=1)(s, x) ** 2)
+
+    def penalty(of):
+        return jax.vmap(jax.grad(of), axis_name="data")(shards, x)
+
+    assert np.isfinite(jax.tree.leaves(penalty(of_inputs))[0]).all()
+    if gradients is None:
+        assert np.isfinite(jax.tree.leaves(penalty(of_params))[0]).all()
+        return
+    with pytest.raises(NotImplementedError, match="has no second derivative"):
+        penalty(of_params)

@@ -14,13 +14,16 @@ def straight_through(
     leaves: Sequence[jax.Array],
     state: Any = (),
     known: Any = (),
+    once: str = "",
 ) -> list[jax.Array]:
     """The whole leaves that were pulled; the push is their transpose.
 
     However they were pulled, codes and all, the gradient with respect to a slice is
     what `push(gradients, known)` makes of the gradients of the leaves, and with respect
-    to `state` it is the new state that `push` returns beside.
+    to `state` it is the new state that `push` returns beside. With `once`, that is the
+    error of a second derivative, which codes do not have.
     """
+    push = _differentiable_once(push, once) if once else push
 
     @jax.custom_vjp
     def through(own: Any, state: Any, leaves: Any, known: Any) -> Any:
@@ -38,3 +41,14 @@ def straight_through(
     through.defvjp(forward, backward)
     stop = lax.stop_gradient
     return through(list(own), state, stop(list(leaves)), stop(known))
+
+
+def _differentiable_once(push: Callable[..., Any], error: str) -> Callable[..., Any]:
+    """The same function, whose derivative is refused by an error."""
+    once = jax.custom_jvp(push)
+
+    @once.defjvp
+    def refuse(primals: Any, tangents: Any) -> Any:
+        raise NotImplementedError(error)
+
+    return once

@@ -14,6 +14,7 @@ from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers.followed._around import warn_around
 from relaxjax.workers.followed._as_it_is import marked_results
 from relaxjax.workers.followed._looked import Looked
+from relaxjax.workers.followed._next_states import warn_of_sums
 from relaxjax.workers.followed._own_batch import (
     trained_beside,
     warn_of_own_batch,
@@ -35,7 +36,7 @@ def warn_of_step(found: Looked, keys: Any, workers: WorkerMesh) -> None:
     if not (found.relaxes or jax.tree.leaves(optimizers_in(found.state))):
         return
     moved, read = moved_and_read(found)
-    told = warn_of_old_state(found, moved, read)
+    told = warn_of_old_state(found, moved, read) or warn_of_sums(found)
     chosen = any(clock.ends and not clock.hosted for clock in clocks_of(found.state))
     if told or chosen or workers.n == 1:
         return

@@ -1,0 +1,126 @@
+"""A state that comes back as a gradient is used once in a loss, in every step."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import all_reduce, compression, emulate, fsdp, reduce_in_backward
+
+CODE = compression.error_feedback(compression.quantize(2))
+START = np.zeros(8, np.float32)
+DATA = np.random.default_rng(0).normal(size=(5, 4, 2, 8)).astype(np.float32)
+REDUCER: Any = all_reduce("data", compressor=CODE)
+
+
+def dot(w, x):
+    return jnp.vdot(w, x)  # whose gradient is x
+
+
+def mean_of(w, rows):
+    return jnp.mean(jax.vmap(lambda x: dot(w, x))(rows))
+
+
+def reduced(loss):
+    """As `fsdp.gathered` has it: `loss(params, batch, state=)`."""
+    return lambda p, x, state: loss(reduce_in_backward(p, REDUCER, state=state), x)
+
+
+def once(of, p, s, rows):
+    return of(mean_of)(p, rows, state=s)
+
+
+def mapped(of, p, s, rows):
+    return jnp.mean(jax.vmap(lambda x: of(dot)(p, x, state=s))(rows))
+
+
+def twice(of, p, s, rows):
+    return sum(of(dot)(p, x, state=s) for x in rows) / len(rows)
+
+
+def scanned(of, p, s, rows):
+    def turn(total, x):
+        return total + of(dot)(p, x, state=s) / len(rows), None
+
+    return jax.lax.scan(turn, 0.0, rows)[0]
+
+
+def in_a_branch(of, p, s, rows):
+    """Where the first number of all rows is negative, which they hardly are."""
+    skip = jax.lax.pmean(rows[0, 0], "data") < -9
+    return jax.lax.cond(skip, lambda: 0.0, lambda: once(of, p, s, rows))
+
+
+def run(loss, room: str, kept: bool = False):
+    """What is delivered and owed after five steps of descent at rate 1."""
+    mesh, tx = emulate(4), optax.sgd(1.0)
+    if room == "fsdp":
+
+        def of(loss):
+            return fsdp.gathered(loss, "data", gradients=CODE)
+
+        params, state = fsdp.init(tx, START, mesh)
+        owed: Any = fsdp.init_state(of(dot), params, mesh)
+    else:
+        of = reduced
+        params, state = relaxjax.init(tx, START, mesh, reduced_in_step=True)
+        owed = relaxjax.to_workers(REDUCER.init(START), mesh)
+
+    def step(params, state, owed, rows):
+        def value(p, s):
+            return loss(of, p, s, rows[0])
+
+        grads, after = jax.grad(value, argnums=(0, 1))(params, owed)
+        if kept:  # a step that is left out by hand
+            fine = jax.lax.pmean(rows.sum(), "data") < 1e9
+            after = jax.lax.cond(fine, lambda: after, lambda: owed)
+        updates, state = tx.update(grads, state, params)
+        return optax.apply_updates(params, updates), state, after, ()
+
+    stepped = relaxjax.data_parallel(step, mesh)
+    for rows in DATA:
+        params, state, owed, _ = stepped(params, state, owed, rows)
+    whole = fsdp.whole(params) if room == "fsdp" else relaxjax.consensus(params)
+    left = [x for x in jax.tree.leaves(owed) if x.shape == (4, 8)]
+    return np.asarray(left[0]).mean(0) - np.asarray(whole)
+
+
+ROOMS = pytest.mark.parametrize("room", ["fsdp", "backward"])
+
+
+@ROOMS
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("loss", [once, mapped])
+def test_what_is_delivered_and_owed_is_all_there_was(loss, kept, room):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = run(loss, room, kept)
+    np.testing.assert_allclose(found, DATA.mean((1, 2)).sum(0), atol=1e-5)
+
+
+@ROOMS
+def test_two_uses_are_refused(room):
+    with pytest.raises(ValueError, match="is used twice in one loss"):
+        run(twice, room)
+
+
+@ROOMS
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (scanned, "is a sum: its state= is used"),
+        (in_a_branch, "is zeros where a branch"),
+    ],
+)
+def test_uses_in_a_loop_or_a_branch_are_warned_of(loss, said, room):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(loss, room)
+    texts = [str(x.message) for x in caught]
+    assert [said in text for text in texts] == [True]
+    assert "map the microbatches inside of the loss" in texts[0]
