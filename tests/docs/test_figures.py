@@ -27,7 +27,7 @@ NOT_HELD = {
     "hosts": 4,
     "islands": 5,
     "local_updates": 6,
-    "merges": 2,
+    "merges": 1,
     "museum": 1,
     "orders": 2,
     "parameter_server": 3,
