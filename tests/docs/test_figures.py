@@ -28,7 +28,6 @@ NOT_HELD = {
     "islands": 5,
     "local_updates": 6,
     "merges": 1,
-    "museum": 1,
     "orders": 2,
     "parameter_server": 3,
     "periods": 1,
