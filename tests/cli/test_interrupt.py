@@ -129,7 +129,7 @@ def test_a_command_ends_at_once(tmp_path, name, wait):
     with suppress(subprocess.TimeoutExpired):
         process.wait(wait)
     status, lines, _ = ended(process)
-    assert status == 130
+    assert status == 130 or (wait and status == 0), lines  # it may be over by then
     check(status, lines)
 
 

@@ -97,6 +97,18 @@ def test_other_numbers(dtype):
     np.testing.assert_array_equal(run_mesh(blocks), np.stack(ring_ref(list(blocks))))
 
 
+@pytest.mark.parametrize("step", [1, -1])
+def test_what_is_brought_together_is_counted(step):
+    """A running mean needs to know of how many workers it is so far."""
+    x = np.arange(20.0, dtype=np.float32).reshape(4, 5) ** 2
+
+    def mean(so_far, count, x):
+        return (so_far * count + x) / (count + 1)
+
+    run = jax.vmap(lambda x: one_ring(x, "data", step, mean), axis_name="data")
+    np.testing.assert_allclose(run(x), np.tile(x.mean(0), (4, 1)), rtol=1e-6)
+
+
 def test_half_of_a_single_element_is_not_sent():
     """As in a bidirectional ring."""
     half = jax.vmap(lambda x: one_ring(x, "data"), axis_name="data")(jnp.zeros((3, 0)))
