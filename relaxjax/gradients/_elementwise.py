@@ -143,7 +143,8 @@ class _Look:
         value = _join(ins)
         if name == _PLACES or (value == _PLACES and _WHOLE not in ins):
             several = [shape_of(var).size > 1 for var in eqn.outvars]
-            return [_PLACES if many else None for many in several]
+            own = not doer_of(scope)  # a relaxation's places are its own matter
+            return [_PLACES if many and own else None for many in several]
         if self.over.intersection(axis_names_of(eqn)) and not doer_of(scope):
             return [value and _WHOLE] * count
         if not doer_of(scope) and _mixes(eqn, ins):
