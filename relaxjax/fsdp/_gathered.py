@@ -25,7 +25,12 @@ from jax import lax
 
 from relaxjax._core._arrays import require_no_compiler_axes
 from relaxjax._core._axis import AxisName, axes_of, axis_size
-from relaxjax._core.traced._next_state import CALLS, named_next, refuse_twice
+from relaxjax._core.traced._next_state import (
+    CALLS,
+    differentiated,
+    named_next,
+    refuse_twice,
+)
 from relaxjax.collectives import Kind, Shard, is_shard, plan_transfers, straight_through
 from relaxjax.compression import Compressor
 from relaxjax.fsdp._choices import Choices
@@ -126,7 +131,9 @@ class Gathered:
             means, after = self.scattered(exchange, gradients, state, known)
             return means, named_next(after)
 
-        taken, call = state, next(CALLS)
+        # What is only read, as by microbatches before the last, may be read again.
+        taken = state if self.choices.fed_back else differentiated(state)
+        call = next(CALLS)
         kept = (known, lax.stop_gradient(state))
         once = "" if self.choices.gradients is None else _TWICE
         return straight_through(push, own, leaves, state, kept, once)

@@ -28,6 +28,12 @@ def named_next(state: Any) -> Any:
     return jax.tree.map(lambda x: checkpoint_name(x, NEXT), state)
 
 
+def differentiated(state: Any) -> list[Any]:
+    """The leaves whose gradient is being taken, as far as can be told."""
+    kinds = ("JVPTracer", "LinearizeTracer")
+    return [x for x in jax.tree.leaves(state) if type(x).__name__ in kinds]
+
+
 def refuse_twice(caller: str, state: Any, call: int) -> None:
     """Refuses a state that another call in the same trace has taken already."""
     for name, leaf in zip(leaf_names(state), jax.tree.leaves(state), strict=True):

@@ -109,6 +109,41 @@ def test_two_uses_are_refused(room):
         run(twice, room)
 
 
+@pytest.mark.parametrize("in_one", [False, True])
+def test_what_was_last_known_may_be_read_by_each_microbatch(in_one):
+    """And be renewed by the last, as it is only read before."""
+    code, mesh, tx = compression.quantize(8), emulate(4), optax.sgd(0.1)
+    loss = fsdp.gathered(
+        lambda w, x: jnp.sum((w - x) ** 2), "data", weights=code, difference=True
+    )
+    params, state = fsdp.init(tx, START, mesh)
+    known = fsdp.init_state(loss, params, mesh)
+
+    def step(params, state, known, rows):
+        (x, y), both = rows[0], jax.grad(loss, argnums=0)
+        if in_one:
+            grads = jax.grad(
+                lambda p, k: loss(p, x, state=k) + loss(p, y, state=k), argnums=(0, 1)
+            )
+            grads, known = grads(params, known)
+        else:
+            ahead = [both(params, z, state=known) for z in (x, y)]
+            last = jax.grad(lambda p, k: loss(p, y, state=k), argnums=(0, 1))
+            grads, known = last(params, known)
+            grads = jax.tree.map(lambda *g: sum(g), grads, *ahead)
+        updates, state = tx.update(grads, state, params)
+        return optax.apply_updates(params, updates), state, known, ()
+
+    run = relaxjax.data_parallel(step, mesh)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if in_one:
+            with pytest.raises(ValueError, match="is used twice in one loss"):
+                run(params, state, known, DATA[0])
+        else:
+            run(params, state, known, DATA[0])
+
+
 @ROOMS
 @pytest.mark.parametrize(
     ("loss", "said"),
