@@ -56,13 +56,16 @@ def in_a_branch(of, p, s, rows):
     return jax.lax.cond(skip, lambda: 0.0, lambda: once(of, p, s, rows))
 
 
-def run(loss, room: str, kept: bool = False):
-    """What is delivered and owed after five steps of descent at rate 1."""
+def run(loss, room: str, how: Any = lambda after, owed, rows: after, **more: Any):
+    """What is delivered and owed after five steps of descent at rate 1.
+
+    `how(after, owed, rows)` is the state that the step returns; `around` wraps it.
+    """
     mesh, tx = emulate(4), optax.sgd(1.0)
     if room == "fsdp":
 
         def of(loss):
-            return fsdp.gathered(loss, "data", gradients=CODE)
+            return fsdp.gathered(loss, "data", gradients=more.get("code", CODE))
 
         params, state = fsdp.init(tx, START, mesh)
         owed: Any = fsdp.init_state(of(dot), params, mesh)
@@ -76,13 +79,14 @@ def run(loss, room: str, kept: bool = False):
             return loss(of, p, s, rows[0])
 
         grads, after = jax.grad(value, argnums=(0, 1))(params, owed)
-        if kept:  # a step that is left out by hand
-            fine = jax.lax.pmean(rows.sum(), "data") < 1e9
-            after = jax.lax.cond(fine, lambda: after, lambda: owed)
+        after = how(after, owed, rows)
         updates, state = tx.update(grads, state, params)
-        return optax.apply_updates(params, updates), state, after, ()
+        params = optax.apply_updates(params, updates)
+        if "own" in more:
+            params = jax.tree.map(lambda p: p + rows.mean(), params)
+        return params, state, after, ()
 
-    stepped = relaxjax.data_parallel(step, mesh)
+    stepped = relaxjax.data_parallel(more.get("around", lambda step: step)(step), mesh)
     for rows in DATA:
         params, state, owed, _ = stepped(params, state, owed, rows)
     whole = fsdp.whole(params) if room == "fsdp" else relaxjax.consensus(params)
@@ -90,16 +94,47 @@ def run(loss, room: str, kept: bool = False):
     return np.asarray(left[0]).mean(0) - np.asarray(whole)
 
 
+def fine(rows):
+    return jax.lax.pmean(rows.sum(), "data") < 1e9
+
+
+def left_out(after, owed, rows):
+    """By hand, if a step is not fine."""
+    return jax.lax.cond(fine(rows), lambda: after, lambda: owed)
+
+
+def chosen(after, owed, rows):
+    return jax.tree.map(lambda x, y: jnp.where(fine(rows), x, y), after, owed)
+
+
+def decayed(after, owed, rows):
+    half = jax.lax.cond(
+        fine(rows), lambda: owed, lambda: jax.tree.map(lambda x: x / 2, owed)
+    )
+    return jax.tree.map(lambda x, y: jnp.where(fine(rows), x, y), after, half)
+
+
+def looped(after, owed, rows):
+    del owed, rows
+    return jax.lax.fori_loop(0, 2, lambda _, x: x, after)
+
+
 ROOMS = pytest.mark.parametrize("room", ["fsdp", "backward"])
 
 
+@pytest.mark.few(12)
 @ROOMS
-@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("around", [lambda step: step, jax.jit], ids=["plain", "jit"])
+@pytest.mark.parametrize(
+    "how",
+    [lambda x, *_: x, left_out, chosen, decayed, looped],
+    ids=lambda f: f.__name__,
+)
 @pytest.mark.parametrize("loss", [once, mapped])
-def test_what_is_delivered_and_owed_is_all_there_was(loss, kept, room):
+def test_what_is_delivered_and_owed_is_all_there_was(loss, how, around, room):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = run(loss, room, kept)
+        found = run(loss, room, how, around=around)
     np.testing.assert_allclose(found, DATA.mean((1, 2)).sum(0), atol=1e-5)
 
 
@@ -152,10 +187,24 @@ def test_what_was_last_known_may_be_read_by_each_microbatch(in_one):
         (in_a_branch, "is zeros where a branch"),
     ],
 )
-def test_uses_in_a_loop_or_a_branch_are_warned_of(loss, said, room):
+@pytest.mark.parametrize("how", [lambda x, *_: x, chosen], ids=["as it is", "chosen"])
+def test_uses_in_a_loop_or_a_branch_are_warned_of(loss, said, how, room):
+    """Of one thing, at the line of the step."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run(loss, room)
+        run(loss, room, how, own=True)
     texts = [str(x.message) for x in caught]
     assert [said in text for text in texts] == [True]
     assert "map the microbatches inside of the loss" in texts[0]
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "how", [left_out, lambda x, *_: x], ids=["left out", "as it is"]
+)
+def test_of_several_leaves_the_first_is_told(how):
+    """Random codes with feedback keep two."""
+    code = compression.error_feedback(compression.quantize(2, stochastic_rounding=True))
+    with pytest.warns(UserWarning, match="'owed/0/residual' is a sum") as caught:
+        run(scanned, "fsdp", how, code=code)
+    assert len(caught) == 1
