@@ -161,6 +161,21 @@ def test_whatever_mixes_elements_is_seen(mix):
         ps.init(mixing, params, emulate(2))
 
 
+FACTORS = {
+    "a table of rates": lambda: jnp.sum((jnp.arange(4) == 2) * jnp.ones(4)),
+    "one of a list": lambda: jnp.linspace(0.0, 1.0, 5)[3],
+    "a single place": lambda: 1.0 + jnp.arange(1)[0],
+}
+
+
+@pytest.mark.parametrize("factor", FACTORS.values(), ids=FACTORS)
+def test_places_that_are_not_those_of_elements_are_taken(factor):
+    """A number that is made of places is the same for each slice."""
+    scaled = optax.stateless(lambda g, p: jax.tree.map(lambda x: x * factor(), g))
+    state = ps.init(scaled, {"w": jnp.ones((3, 3))}, emulate(2))
+    assert jax.tree.leaves(state)[0].shape[0] == 2
+
+
 @pytest.mark.parametrize(
     "optimizer",
     [
