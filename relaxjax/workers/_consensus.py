@@ -17,7 +17,7 @@ from relaxjax.workers._worker_state import require_one_model, require_worker_sta
 
 
 def consensus(tree: Any) -> Any:
-    """One model to evaluate or export: the workers' mean.
+    """One model to evaluate or export: the workers' mean. All processes call it.
 
     Floating leaves are averaged (in float32 at least; equal values give exactly that
     value); all others are worker 0's. Slices of params that lie sharded (`Shard`) are
@@ -114,7 +114,7 @@ def distance_of(leaves: list[jax.Array]) -> jax.Array:
 
     def square(x):
         y = x.astype(wide(x.dtype))
-        y = y - y[:1]  # equal workers are exactly 0 from their mean
+        y = jnp.where(y == y[:1], 0, y - y[:1])  # equal ones are 0 from their mean
         return jnp.sum(jnp.abs(y - jnp.mean(y, axis=0)) ** 2) / len(y)
 
     return jnp.sqrt(jnp.stack([square(x) for x in leaves]).sum())
@@ -125,8 +125,10 @@ def _means(leaves: list[jax.Array]) -> list[jax.Array]:
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             return x[0]
         y = x.astype(wide(x.dtype))
-        # Relative to worker 0's value, so that equal values have exactly that mean.
-        return (y[0] + jnp.mean(y - y[:1], axis=0)).astype(x.dtype)
+        # Relative to worker 0's value, so that equal values have exactly that mean;
+        # not so where the difference is infinite, or that of two infinities.
+        mean = y[0] + jnp.mean(y - y[:1], axis=0)
+        return jnp.where(jnp.isfinite(mean), mean, jnp.mean(y, axis=0)).astype(x.dtype)
 
     return [mean(x) for x in leaves]
 
@@ -141,8 +143,8 @@ def _spreads(leaves: list[jax.Array], shardings: tuple[Any, ...]) -> jax.Array:
         apart = high.astype(jnp.float32) - low.astype(jnp.float32)
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             # Large integers may differ by less than float32 resolves.
-            apart = jnp.where(high == low, 0, jnp.maximum(apart, 1))
-        return largest(apart)
+            apart = jnp.maximum(apart, 1)
+        return largest(jnp.where(high == low, 0, apart))  # infinities, too
 
     every = map(all_copies, leaves, shardings)
     return jnp.stack([spread_of(x) for x in every])

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._arrays import difference
 from relaxjax._core._phases import clocks_of, ticking
@@ -35,8 +36,10 @@ def place_batch(batch: Any, workers: WorkerMesh) -> Any:
             )
         own = is_own_rows(leaf, workers)
         _require_divisible(name, shape[0], workers, own)
-        if not own or not isinstance(workers.mesh, Mesh):
-            return placed(leaf, workers)
+        if not isinstance(workers.mesh, Mesh):
+            return leaf
+        if not own:
+            return placed(_divided(leaf, workers), workers)
         rows = shape[0] // (workers.here or workers.n) * workers.n
         return _spread(leaf, (rows, *shape[1:]), workers)
 
@@ -47,6 +50,28 @@ def place_batch(batch: Any, workers: WorkerMesh) -> Any:
             f"shape {jnp.shape(leaves[0])}. Leave out such a step"
         )
     return structure.unflatten(map(put, leaf_names(batch), leaves))
+
+
+def _divided(leaf: Any, workers: WorkerMesh) -> Any:
+    """An array that lies on a mesh otherwise, such as whole everywhere, by its rows.
+
+    Typed axes would be at odds with those of the step.
+    """
+    lies = None if isinstance(leaf, Tracer) else getattr(leaf, "sharding", None)
+    if not isinstance(lies, NamedSharding) or not isinstance(leaf, jax.Array):
+        return leaf
+    first, *others = (*lies.spec, *[None] * (leaf.ndim - len(lies.spec)))
+    rows = first if isinstance(first, tuple) else (first,)
+    if lies.mesh == workers.mesh:
+        if rows == workers.axis_name:
+            return leaf
+        rest = [None if _names(x) & {*workers.axis_name} else x for x in others]
+        return jax.device_put(leaf, workers.sharding(P(workers.axis_name, *rest)))
+    return jax.device_put(leaf, workers.sharding())
+
+
+def _names(part: Any) -> set[Any]:
+    return {*part} if isinstance(part, tuple) else {part}
 
 
 def described(batch: Any, workers: WorkerMesh) -> dict[str, str]:

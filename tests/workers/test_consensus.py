@@ -46,6 +46,20 @@ def test_equal_values_have_exactly_that_mean(n):
     assert spread(stacked) == 0.0
 
 
+def test_infinities_that_are_equal_stay():
+    """As in a mask; NaN is where a worker holds one, or infinities of both signs."""
+    mask = np.array([0.0, -np.inf, np.inf, 1.0], np.float32)
+    stacked = to_workers(mask, emulate(4))
+    np.testing.assert_array_equal(consensus(stacked), mask)
+    assert spread(stacked) == 0.0
+    assert consensus_distance(stacked) == 0.0
+    apart = jnp.asarray([[-jnp.inf, jnp.inf, 3e38, jnp.nan], [1.0, -jnp.inf, -3e38, 1]])
+    np.testing.assert_array_equal(consensus(apart), [-np.inf, np.nan, 0.0, np.nan])
+    assert spread(apart[:, :1]) == np.inf
+    assert np.isnan(spread(apart[:, 3:]))
+    assert not np.isfinite(consensus_distance(apart[:, :1]))
+
+
 def test_not_floats_are_worker_zeros():
     out = consensus({"i": jnp.array([3, 4]), "b": jnp.array([True, False])})
     assert int(out["i"]) == 3

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, data_parallel, emulate, to_workers
@@ -150,6 +152,37 @@ def test_without_metrics_and_donating():
         state, metrics = run(state, np.ones(4, np.float32))
     np.testing.assert_array_equal(state, [40] * 4)
     assert metrics == {}
+
+
+SPECS = {
+    "whole": P(),
+    "by rows": P("data"),
+    "on another axis": P("model"),
+    "columns": P(None, "data"),
+    "rows and columns": P("data", "model"),
+}
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
+@pytest.mark.parametrize("spec", [*SPECS, "another mesh"])
+def test_a_batch_may_lie_on_the_mesh_in_any_way(spec, kind):
+    devices = np.array(jax.devices()[:4])
+    types = {"axis_types": (kind, AxisType.Auto)}
+    mesh = Mesh(devices.reshape(2, 2), ("data", "model"), **types)
+    other = Mesh(devices, ("q",), axis_types=(kind,))
+    lies = NamedSharding(mesh, SPECS.get(spec, P()))
+    lies = NamedSharding(other, P("q")) if spec == "another mesh" else lies
+    x = np.arange(32, dtype=np.float32).reshape(8, 4)
+
+    def step(total, x):
+        return total + x.sum(), x.sum()
+
+    run = data_parallel(step, mesh, axis_name="data")
+    total = to_workers(np.float32(0), mesh, axis_name="data")
+    total, mean = run(total, jax.device_put(x, lies))
+    np.testing.assert_array_equal(total, [x[:4].sum(), x[4:].sum()])
+    assert mean == x.sum() / 2
 
 
 def test_device_arrays_are_taken_as_they_are():
