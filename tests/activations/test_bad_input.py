@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
@@ -14,6 +15,7 @@ from tests.helpers import mesh_of
 AXES: Any = (AXIS,)
 NO_CODE: Any = "e4m3"
 E4M3 = compression.mx("e4m3")
+TREES: Any = {"a": np.zeros(4, np.float32)}, [1.0, 2.0]
 RANDOM = compression.quantize(4, stochastic_rounding=True)
 
 
@@ -103,12 +105,12 @@ def run(fn, x=None):
             "no dimension -3",
         ),
         (
-            lambda x: activations.all_reduce({"a": x}, AXIS),
+            lambda x: activations.all_reduce(TREES[0], AXIS),
             TypeError,
             "all_reduce: x is a dict, and a message is of one array: call it for each",
         ),
         (
-            lambda x: activations.send([1.0, 2.0], AXIS, [], forward=E4M3),
+            lambda x: activations.send(TREES[1], AXIS, [], forward=E4M3),
             TypeError,
             "send: x is a list",
         ),

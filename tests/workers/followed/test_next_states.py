@@ -1,5 +1,6 @@
 """A state that comes back as a gradient is used once in a loss, in every step."""
 
+import functools
 import linecache
 import warnings
 from typing import Any
@@ -63,15 +64,13 @@ def run(loss, room: str, how: Any = lambda after, owed, rows: after, **more: Any
     `how(after, owed, rows)` is the state that the step returns; `around` wraps it.
     """
     mesh, tx = emulate(4), optax.sgd(1.0)
+    code = more.get("code", CODE)
+    of: Any = reduced
     if room == "fsdp":
-
-        def of(loss):
-            return fsdp.gathered(loss, "data", gradients=more.get("code", CODE))
-
+        of = functools.partial(fsdp.gathered, axis_name="data", gradients=code)
         params, state = fsdp.init(tx, START, mesh)
         owed: Any = fsdp.init_state(of(dot), params, mesh)
     else:
-        of = reduced
         params, state = relaxjax.init(tx, START, mesh, reduced_in_step=True)
         owed = relaxjax.to_workers(REDUCER.init(START), mesh)
 
