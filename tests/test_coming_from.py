@@ -36,6 +36,8 @@ def run(line: str) -> object:
     names |= {"compression": compression, "topology": topology, "mesh": mesh}
     names |= {"hosts": relaxjax.hosts, "params": PARAMS, "count": 2, "tx": tx}
     names |= {"optimizer": optax.adamw(1e-3), "rngs": nnx.Rngs(0)}
+    if "consensus(" in line or "spread(" in line:  # of all workers' params
+        names["params"] = relaxjax.to_workers(PARAMS, mesh)
     names |= {"train_step": lambda params, batch: (params, {}), "batch_stats": PARAMS}
     inside = "tx.update(" in line
     value = tx if inside else eval(line.rpartition(" = ")[2], names)

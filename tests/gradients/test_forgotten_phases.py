@@ -143,6 +143,7 @@ def stepped(tx: Any, step: Callable[..., Any], batches: list[Any]) -> tuple[Any,
     return x, state
 
 
+@pytest.mark.filterwarnings("ignore:.*nothing in it brings the workers together")
 @pytest.mark.few(2)
 @pytest.mark.parametrize("name", METHODS)
 def test_a_scan_inside_a_data_parallel_step_is_as_many_steps(name):
