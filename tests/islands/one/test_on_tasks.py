@@ -20,6 +20,7 @@ HOW: dict[str, Any] = {
     "poll": 0.005,
     "pace": 60.0,
     "lost_after": 60.0,
+    "cap": None,  # no table says which tokens of a fast island count
 }
 ROWS = 8
 
