@@ -11,7 +11,11 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core.layouts import _unreduced
-from relaxjax._core.layouts._unreduced import opens_own_mapping, unreduced
+from relaxjax._core.layouts._unreduced import (
+    opens_own_mapping,
+    refuse_unreduced,
+    unreduced,
+)
 
 EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 
@@ -198,3 +202,17 @@ def test_what_it_refuses():
         over = jax.device_put(jnp.zeros((4, 2)), P(None, "data"))
         with pytest.raises(ValueError, match=r"leaf 'a' \(.*sharded over the reducer"):
             unreduced({"a": over}, "data")
+
+
+def test_a_method_of_models_takes_no_partial_sums():
+    def sent(w, x):
+        found = {"w": gradient(w, x)}
+        refuse_unreduced("local_sgd", found)
+        return found
+
+    with jax.set_mesh(mesh_of()):
+        w = jax.device_put(jnp.zeros((2, 1)), P())
+        x = jax.device_put(jnp.ones((4, 2)), P("data"))
+        with pytest.raises(ValueError, match="local_sgd: the gradient of leaf 'w'"):
+            jax.eval_shape(sent, w, x)
+        refuse_unreduced("local_sgd", {"w": w})
