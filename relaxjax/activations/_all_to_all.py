@@ -12,10 +12,9 @@ Cost: (n - 1) messages of a part, each way.
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._core._axis import on_devices, to_local
+from relaxjax._core._axis import to_local
 from relaxjax.activations._legs import exchanged
 from relaxjax.activations._two_ways import (
     joined,
@@ -23,6 +22,7 @@ from relaxjax.activations._two_ways import (
     require_dimension,
     ways,
 )
+from relaxjax.collectives import mapped
 from relaxjax.compression import Compressor
 
 
@@ -70,7 +70,7 @@ def all_to_all(
       [2.      0.09375]
     """
     chosen = ways("all_to_all", x, axis_name, forward, backward, key)
-    x, name = _mapped(to_local(x, axis_name), axis_name), axis_name
+    x, name = mapped(to_local(x, axis_name), axis_name), axis_name
     parts = parts_of("all_to_all", x, chosen.workers, split_axis, tiled)
     require_dimension("all_to_all", x, concat_axis, x.ndim)
     places = split_axis % x.ndim, concat_axis % x.ndim
@@ -83,13 +83,3 @@ def all_to_all(
         lambda g, code: exchanged(g, name, code),
     )
     return joined(arrived, concat_axis, tiled)
-
-
-def _mapped(x: jax.Array, name: str) -> jax.Array:
-    """This worker's own, where all have the same constant.
-
-    Under `jax.vmap`, JAX's all_to_all of what is not mapped has another shape (0.12).
-    """
-    if on_devices(name):
-        return x
-    return lax.select(jnp.broadcast_to(lax.axis_index(name) >= 0, jnp.shape(x)), x, x)

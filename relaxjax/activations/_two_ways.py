@@ -1,8 +1,10 @@
 """A collective as a pair: one leg in the forward pass, one in the backward pass.
 
     forward   y = F(x)      encode, one message, decode
-    backward  g_x = B(g_y)  F's transpose, in codes of its own, and F is B's: so second
-                            derivatives, as of a gradient penalty, go the same ways
+    backward  g_x = B(g_y)  F's transpose, in codes of its own
+
+F is B's transpose too, so second derivatives, such as a gradient penalty's, go the same
+two ways.
 
 Both are inside one `jax.custom_vjp` with floats on either side. Codes are integers, and
 a gradient through an integer is zero; a cast to eight bits and back would cast the

@@ -40,8 +40,8 @@ __getattr__, __dir__, __all__ = door(
         "coded._coded_slices": "gather_slices open_slices scatter_slices slice_widths",
         "coded._compressed_two_shot": "scattered",
         "exact._hierarchical": "two_axes",
-        "wire._messages": "chunks_of distribute from_wire gather gather_all send "
-        "to_wire",
+        "wire._messages": "chunks_of distribute from_wire gather gather_all mapped "
+        "send to_wire",
         "wire._one_by_one": "LeafTransfer after_on_cpu all_after once_arrived "
         "one_by_one",
         "wire._payload": "message opened places",

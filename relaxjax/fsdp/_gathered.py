@@ -211,9 +211,9 @@ def gathered(
       A `Gathered`, called as `fn` with shards, whose gradient is the mean over the
       workers. With feedback, differences or random codes it takes `state=`, from
       `relaxjax.fsdp.init_state`, and the gradient with respect to it is the new state.
-      So use a state once in a loss, and not in a scan or a branch: JAX adds up the new
-      states of several uses, and gives zeros where there is none. `jax.vmap` over
-      microbatches inside of `fn` is one use.
+      Use a state once in a loss, outside scans and branches. JAX adds up the new states
+      of several uses, and returns zeros if a branch skips the use. A `jax.vmap` over
+      microbatches inside `fn` counts as one use.
 
     Raises:
       TypeError: `weights`, `gradients` or `across` is not a `Compressor`.

@@ -52,9 +52,9 @@ def reduce_in_backward(
       weight: this worker's number of examples, a scalar; the reducer's `weight=`.
 
     Returns:
-      `params`, unchanged. A gradient of their gradient, as of a penalty on it, is each
-      worker's own: take such an inner gradient with respect to params that are not
-      wrapped.
+      `params`, unchanged. Second derivatives with respect to them are not reduced: for
+      a penalty on the gradient, take the inner gradient with respect to params before
+      they are wrapped.
 
     Raises:
       ValueError: the reducer holds arrays and `state` is missing; a leaf of `state` is

@@ -94,15 +94,20 @@ def gather_all(x: jax.Array, axis_name: AxisName) -> jax.Array:
 
 
 def distribute(rows: jax.Array, name: str) -> jax.Array:
-    """Row j goes to worker j; returns what arrives, stacked by sender.
-
-    Under `jax.vmap`, JAX (0.10) adds axes to rows that do not depend on the worker,
-    such as zeros of an unused parameter: there the rows are made to depend on it.
-    """
-    sent = to_wire(rows)
-    if not on_devices(name):
-        sent = jnp.where(lax.axis_index(name) >= 0, sent, jnp.zeros_like(sent))
+    """Row j goes to worker j; returns what arrives, stacked by sender."""
+    sent = mapped(to_wire(rows), name)
     return from_wire(lax.all_to_all(sent, name, 0, 0), rows.dtype)
+
+
+def mapped(x: jax.Array, name: str) -> jax.Array:
+    """`x`, made to depend on the worker where it does not.
+
+    Under `jax.vmap`, JAX's all_to_all (0.10 to 0.12) adds axes to what is the same for
+    all workers, such as zeros of an unused parameter.
+    """
+    if on_devices(name):
+        return x
+    return jnp.where(lax.axis_index(name) >= 0, x, jnp.zeros_like(x))
 
 
 def copy_known_equal(x: jax.Array, name: str, source: int) -> jax.Array:
