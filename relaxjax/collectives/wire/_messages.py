@@ -105,9 +105,7 @@ def mapped(x: jax.Array, name: str) -> jax.Array:
     Under `jax.vmap`, JAX's all_to_all (0.10 to 0.12) adds axes to what is the same for
     all workers, such as zeros of an unused parameter.
     """
-    if on_devices(name):
-        return x
-    return jnp.where(lax.axis_index(name) >= 0, x, jnp.zeros_like(x))
+    return x if on_devices(name) else jnp.where(lax.axis_index(name) < 0, 0, x)
 
 
 def copy_known_equal(x: jax.Array, name: str, source: int) -> jax.Array:
