@@ -16,6 +16,7 @@ author = copyright = "The relaxjax authors"
 version = release = relaxjax.__version__
 
 extensions = [
+    "accessible",
     "algorithm_list",
     "algorithm_pages",
     "sphinx.ext.autodoc",

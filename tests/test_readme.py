@@ -7,7 +7,7 @@ import relaxjax
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-FIRST_SCREEN = "\n".join(README.splitlines()[:28])
+FIRST_SCREEN = "\n".join(README.splitlines()[:26])
 LINK = re.compile(r"\]\([^)]*?(docs/[^)#]+|[A-Z]+\.(?:md|cff))")
 
 

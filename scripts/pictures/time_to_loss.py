@@ -13,9 +13,9 @@ def figure() -> Figure:
     """Bars span the shortest and the longest block."""
     found = result("network")
     by_rate = to_the_loss(found)
-    drawn = Figure(figsize=(7, 3.2), layout="constrained")
+    drawn = Figure(figsize=(5.2, 2.2), layout="constrained")
     axes = drawn.subplots()
-    for (system, color), mark, up in zip(SYSTEMS.items(), "os", (-16, 8), strict=True):
+    for (system, color), mark, up in zip(SYSTEMS.items(), "os", (-24, 8), strict=True):
         points = [best(each, system) for each in by_rate.values()]
         middle = [p.seconds[0] for p in points]
         ends = [[abs(p.seconds[i] - p.seconds[0]) for p in points] for i in (1, 2)]
@@ -25,7 +25,7 @@ def figure() -> Figure:
             textcoords="offset points", color=color, fontsize=12,
         )  # fmt: skip
     axes.set(xscale="log", ylim=(0, None), xlabel="Mbit/s of each host's link")
-    axes.set_ylabel(f"seconds to a loss of {found['loss']:g}")
+    axes.set_ylabel(f"seconds to loss {found['loss']:g}")
     axes.set_xticks([*by_rate], [f"{rate:g}" for rate in by_rate])
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
