@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.islands import diary, live
+from benchmarks.islands import course, diary, live
 from benchmarks.islands.live import Lived
 from benchmarks.islands.setting import Setting
 from relaxjax.islands import Folder, replay, rerun
@@ -49,6 +49,7 @@ def of_islands(setting: Setting, lived: Lived) -> Figures:
         "cores": cores(lived),
         "seconds_to_start": lived.seconds_to_start,
         "stood_still": lived.stood_still,
+        "course": course.of_merges(setting, lived, here),
     }
 
 
@@ -71,6 +72,7 @@ def of_fail_stop(setting: Setting, lived: Lived) -> Figures:
         "held_out_loss": fmean(ends) if ends else None,
         "stood_still": lived.stood_still,
         "seconds_to_start": lived.seconds_to_start,
+        "course": course.of_steps(setting, lived, steps, first),
     }
 
 

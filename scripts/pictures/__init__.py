@@ -41,9 +41,9 @@ def _drawn(figure: Callable[[], Figure], *, transparent: bool) -> Callable[..., 
 
 PICTURES = {
     "frontier-chars.svg": Picture(
-        _drawn(frontier.figure, transparent=False), frontier.SOURCES
+        _drawn(frontier.figure, transparent=True), frontier.SOURCES
     ),
-    "goodput.svg": Picture(_drawn(goodput.figure, transparent=False), goodput.SOURCES),
+    "goodput.svg": Picture(_drawn(goodput.figure, transparent=True), goodput.SOURCES),
     "order.png": Picture(lambda x: order.timeline().save_png(x), order.SOURCES),
     "sites-seconds.svg": Picture(
         _drawn(sites.seconds, transparent=False), sites.SOURCES

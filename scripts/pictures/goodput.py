@@ -9,15 +9,24 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
+from scripts.pictures.style import (
+    BLUE,
+    GRAY,
+    GREEN,
+    ORANGE,
+    PINK,
+    grayed,
+    plot,
+)
 from scripts.tables.rows import DOCS
 
 SOURCES = (DOCS / "chaos",)
 
 COLORS = {
-    "fail-stop": "#d55e00",
-    "torchft": "#cc79a7",
-    "islands": "#0072b2",
-    "islands on Ray": "#009e73",
+    "fail-stop": ORANGE,
+    "torchft": PINK,
+    "islands": BLUE,
+    "islands on Ray": GREEN,
 }
 MARKS = {3: "o", 5: "s"}
 
@@ -54,8 +63,7 @@ def points(folder: Path) -> list[Point]:
 
 def drawn(found: list[Point]) -> Figure:
     """A mark for each run, a color for each way to train."""
-    figure = Figure(figsize=(7, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(3.4)
     for (who, count), color in (
         ((who, count), color) for who, color in COLORS.items() for count in MARKS
     ):
@@ -68,9 +76,9 @@ def drawn(found: list[Point]) -> Figure:
                 color=color,
                 label=f"{who}, {count} processes",
             )
-    axes.axhline(0.88, color="0.6", linewidth=1, linestyle="--")
-    axes.annotate("0.88", (1, 0.88), xycoords=("axes fraction", "data"), color="0.4")
+    axes.axhline(0.88, color=GRAY, linewidth=1, linestyle="--")
+    axes.annotate("0.88", (1, 0.88), xycoords=("axes fraction", "data"), color=GRAY)
     axes.set(xlabel="kills a minute", ylabel="goodput", ylim=(0, 1), xlim=(0, None))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="lower left", frameon=False)
+    axes.legend(loc="lower left", frameon=False, fontsize=9)
+    grayed(axes)
     return figure

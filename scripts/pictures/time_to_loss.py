@@ -2,10 +2,10 @@
 
 from matplotlib.figure import Figure
 
+from scripts.pictures.style import grayed
 from scripts.tables.network import SYSTEMS, best, to_the_loss
 from scripts.tables.rows import DOCS, result
 
-GRAY = "#808080"  # is read on white and on black
 SOURCES = (DOCS / "results" / "network.json",)
 
 
@@ -28,10 +28,5 @@ def figure() -> Figure:
     axes.set_ylabel(f"seconds to loss {found['loss']:g}")
     axes.set_xticks([*by_rate], [f"{rate:g}" for rate in by_rate])
     axes.minorticks_off()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(colors=GRAY)
-    for one in (axes.xaxis.label, axes.yaxis.label):
-        one.set_color(GRAY)
-    for spine in axes.spines.values():
-        spine.set_color(GRAY)
+    grayed(axes)
     return drawn

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.islands import chaos, diary, faults, ledger, live, wrong_member
+from benchmarks.islands import chaos, course, diary, faults, ledger, live, wrong_member
 from benchmarks.islands.setting import Setting
 from benchmarks.islands.wrong_ways import WAYS, way_of
 from relaxjax.islands.carriers._folder import Folder
@@ -94,6 +94,7 @@ def test_goodput_and_pauses(lived):
     assert figures["tokens"] == 9 * 8 / 2
     assert figures["goodput"] == 36 / ((2 + 2 + 1) * 8 * 10)
     assert figures["pause"]["longest"] == 4.5  # from the last merge to the end
+    assert figures["course"] == [(1.5, 12), (3.5, 24), (5.5, 36)]
     assert figures["restarts"]["from_birth_to_training"] == 2.0
     assert figures["restarts"]["compilation"] == 0.25
     book = figures["ledger"]
@@ -101,6 +102,15 @@ def test_goodput_and_pauses(lived):
     assert book["acknowledged_and_lost"] == []
     assert book["tokens_taken_in"] == 72
     assert book["tokens_lost"] == 72 - 48 - 4
+
+
+def test_a_run_that_begins_again_falls_back(lived):
+    """Two steps of one second are one pair; what is outside of the run is none."""
+    steps = [(12.0, 1), (13.0, 5), (13.4, 6), (14.6, 3), (23.0, 9)]
+    said = [{"at": at, "steps": n} for at, n in steps]
+    tokens = SETTING.rows * SETTING.islands
+    expected = [(0.9, 5 * tokens), (2.1, 2 * tokens)]
+    assert course.of_steps(SETTING, lived, said, first=1) == expected
 
 
 def test_what_was_acknowledged_and_is_not_in_the_log_is_found(lived):

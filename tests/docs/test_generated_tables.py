@@ -5,7 +5,7 @@ import re
 
 import mutant_table
 
-from scripts.pictures import frontier, goodput
+from scripts.pictures import course, frontier, goodput
 from scripts.tables import gpu, points
 from scripts.tables.studies import table, to_target
 from tests.compare import studies
@@ -64,6 +64,17 @@ def test_marks_are_the_runs_under_kills(tmp_path):
     assert labels == [f"{who}, 3 processes" for who in goodput.COLORS]
 
 
+def test_a_course_has_a_line_for_each_way_and_a_mark_for_each_kill():
+    conditions = {"pace": 2, "rows": 10, "islands": 3, "minutes": 0.1}
+    way = {"course": [(1.0, 50), (3.0, 170)], "faults": [{"at": 2.0}, {"at": 4.0}]}
+    run = {"conditions": conditions, "islands": way, "fail-stop": way}
+    (axes,) = course.drawn(run).axes
+    ideal, islands, _, kills = (x.get_xydata().tolist() for x in axes.lines)
+    assert ideal == [[0, 0], [6, 0.36]]
+    assert islands == [[0, 0], [1, 0.05], [3, 0.17]]
+    assert [at for at, _ in kills] == [2, 4]
+
+
 def point(name, fewer, worse):
     metric = None if worse is None else 1.0
     return points.Point(name, 0.1, fewer, metric, worse)
@@ -103,4 +114,5 @@ def test_a_study_has_a_table_and_a_picture(tmp_path):
     assert first.startswith("| `all_reduce` | ")
     assert len(others) == 3
     (axes,) = frontier.drawn(points.points(tmp_path)).axes
-    assert [text.get_text() for text in axes.texts] == ["gossip@ring"]
+    assert axes.get_legend_handles_labels()[1] == ["1  gossip@ring"]
+    assert [text.get_text() for text in axes.texts] == ["1"]
