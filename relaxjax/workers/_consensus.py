@@ -10,8 +10,10 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from relaxjax._core._checks import is_any_traced
 from relaxjax._core._extremes import extremes, largest
 from relaxjax._core._tree import is_key, wide
+from relaxjax._core.foreign._together import meet
 from relaxjax._core.layouts._copies import all_copies, copied
 from relaxjax.workers._worker_state import require_one_model, require_worker_state
 
@@ -28,6 +30,7 @@ def consensus(tree: Any) -> Any:
 
     Raises:
       ValueError: leaves have no leading axis in common, as in a tree of one device.
+      RuntimeError: another process has not called it within ten minutes.
 
     Returns:
       The tree without the worker axis; dtypes stay. On a mesh that has only workers'
@@ -38,7 +41,7 @@ def consensus(tree: Any) -> Any:
       >>> print(relaxjax.consensus({"w": jnp.array([[1.0, 2.0], [3.0, 2.0]])}))
       {'w': Array([2., 2.], dtype=float32)}
     """
-    require_worker_state("consensus", tree, is_sliced)
+    _require_all("consensus", tree)
     parts, structure = jax.tree.flatten(tree, is_leaf=is_sliced)
     leaves = [x for x in parts if not is_sliced(x)]
     shardings = [_without_workers(x) for x in leaves]
@@ -46,6 +49,13 @@ def consensus(tree: Any) -> Any:
     rest = iter(means)
     models = [x.joined() if is_sliced(x) else next(rest) for x in parts]
     return jax.tree.unflatten(structure, models)
+
+
+def _require_all(caller: str, tree: Any) -> None:
+    """Refuses what is no worker state, and a process that calls alone."""
+    require_worker_state(caller, tree, is_sliced)
+    if not is_any_traced(tree):
+        meet(caller, (x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)))
 
 
 def at_mean(leaves: list[Any]) -> list[jax.Array]:
@@ -79,7 +89,7 @@ def spread(tree: Any) -> float:
       >>> relaxjax.spread({"w": jnp.array([[1.0, 2.0], [3.0, 2.0]])})
       2.0
     """
-    require_worker_state("spread", tree, is_sliced)
+    _require_all("spread", tree)
     leaves = [x for x in _models(tree) if not is_key(x) and x.size]
     if not leaves:
         return 0.0
@@ -104,7 +114,7 @@ def consensus_distance(tree: Any) -> float:
       >>> relaxjax.consensus_distance({"w": jnp.array([[1.0, 2.0], [3.0, 2.0]])})
       1.0
     """
-    require_worker_state("consensus_distance", tree, is_sliced)
+    _require_all("consensus_distance", tree)
     leaves = [x for x in _models(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
     return float(jax.jit(distance_of)(leaves)) if leaves else 0.0
 

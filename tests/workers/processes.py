@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import hosts
+from relaxjax._core.foreign import _together
 from relaxjax.checkpoint import Checkpoints
 from tests import helpers
 
@@ -60,7 +62,7 @@ def trained(mesh: Any, part: int, parts: int, form: Callable[[Any], Any]) -> Any
 def error_of(call: Callable[[], Any]) -> str:
     try:
         call()
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         return str(error)
     return ""
 
@@ -148,6 +150,22 @@ def checkpointed(folder: Path, mesh: Mesh, copies: Any) -> dict[str, Any]:
     return {"own array": error, "restored": restored, "gone back": again}
 
 
+def alone(mesh: Mesh, process: int) -> list[Any]:
+    """Process 0 asks for a mean that process 1 does not; then both train, and ask."""
+    x = relaxjax.to_workers({"w": np.float32(process)}, mesh)
+    error = ""
+    if process == 0:
+        with mock.patch.object(_together, "PATIENCE", 1.0):
+            error = error_of(lambda: relaxjax.consensus(x))
+    step = relaxjax.data_parallel(
+        lambda x, b: (x + jax.lax.psum(b.sum(), "data"), {}), mesh
+    )
+    total = relaxjax.to_workers(jnp.float32(0), mesh)
+    for _ in range(3):
+        (total,) = step(total, np.ones(2, np.float32))[:1]
+    return [error, relaxjax.spread(total), float(total.addressable_shards[0].data[0])]
+
+
 def main(out: Path) -> None:
     here = hosts.join()
     mesh, mine = helpers.mesh_of(4), (here.process_id, len(here.members))
@@ -171,6 +189,7 @@ def main(out: Path) -> None:
     sharded = everywhere(rows.reshape(4, 2), mesh, P("data"))
     copies = relaxjax.to_workers({"w": sharded}, mesh)
     results["copies"] = np.asarray(relaxjax.consensus(copies)["w"]).tolist()
+    results["alone"] = alone(mesh, mine[0])
     results |= checkpointed(out / "checkpoints", mesh, copies)
     (out / f"{here.process_id}.json").write_text(json.dumps(results))
 
