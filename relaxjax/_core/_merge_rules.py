@@ -21,8 +21,18 @@ stay with their workers. A rule on a field that holds other states is the rule o
 amounts in them: fields that are marked MEAN there, and floats without a rule.
 """
 
+import inspect
 from collections.abc import Callable
-from typing import Any, ForwardRef, NamedTuple, get_type_hints
+from types import UnionType
+from typing import (
+    Any,
+    ForwardRef,
+    NamedTuple,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import jax.numpy as jnp
 import numpy as np
@@ -199,14 +209,33 @@ def refuse(reason: str) -> MergeRule:
 
 
 def marks_of(kind: type, mark: type = MergeRule) -> dict[str, Any]:
-    """The marks of a state's class by field: a NamedTuple, a dataclass or any other."""
-    hints = getattr(kind, "__annotations__", {})
-    # Texts are evaluated only where they must be: those of others' classes may fail.
-    texts = [repr(x) for x in hints.values() if isinstance(x, str | ForwardRef)]
-    if any("Annotated" in text for text in texts):
-        hints = get_type_hints(kind, include_extras=True)
+    """The marks of a state's class and of its bases, by field: the nearest one counts.
+
+    It is a NamedTuple, a dataclass or any other.
+    """
+    hints: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        hints |= _hints_of(base)
     marks = {
-        field: [x for x in getattr(hint, "__metadata__", ()) if type(x) is mark]
+        field: [x for x in _said(hint) if type(x) is mark]
         for field, hint in hints.items()
     }
     return {field: several[0] for field, several in marks.items() if several}
+
+
+def _hints_of(kind: type) -> dict[str, Any]:
+    """A class's own annotations."""
+    hints = inspect.get_annotations(kind)
+    # Texts are evaluated only where they must be: those of others' classes may fail.
+    texts = [repr(x) for x in hints.values() if isinstance(x, str | ForwardRef)]
+    if any("Annotated" in text for text in texts):
+        told = get_type_hints(kind, include_extras=True)
+        return {field: told[field] for field in hints}
+    return hints
+
+
+def _said(hint: Any) -> tuple[Any, ...]:
+    """What is annotated, in the parts of `Annotated[...] | None` too."""
+    of_parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
+    more = (x for part in of_parts for x in _said(part))
+    return *getattr(hint, "__metadata__", ()), *more

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from relaxjax._core._checks import is_any_traced
-from relaxjax._core._phases import clocks_of, count_of, reached
+from relaxjax._core._phases import clocks_of, count_of, places_of_counts, reached
 
 
 class Phases:
@@ -50,9 +50,7 @@ class Phases:
         """Counts of the clocks that have several phases."""
         leaves, structure = jax.tree.flatten(state)
         if structure not in self._places:
-            numbered = structure.unflatten(range(len(leaves)))
-            clocks = [clock for clock in clocks_of(numbered) if clock.ends]
-            self._places[structure] = [int(clock.count) for clock in clocks]
+            self._places[structure] = places_of_counts(state)
         return [leaves[place] for place in self._places[structure]]
 
 

@@ -28,6 +28,7 @@ import optax
 
 from relaxjax._core._cond import switch
 from relaxjax._core._jaxprs import programs_of
+from relaxjax._core.foreign._spans import spans
 
 T = TypeVar("T")
 _TICK = "relaxjax-tick"
@@ -220,6 +221,12 @@ def timed(look: Callable[[Any], T], state: Any) -> T:
 def clocks_of(state: Any) -> list[Clock]:
     """The clocks of a tree, in its order."""
     return [x for x in jax.tree.leaves(state, is_leaf=_is_clock) if _is_clock(x)]
+
+
+def places_of_counts(state: Any) -> list[int]:
+    """Places of the counts of clocks with several phases, among a tree's leaves."""
+    parts = spans(state, _is_clock)
+    return [at.start for x, at in parts if _is_clock(x) and x.ends]
 
 
 def set_phases(state: Any, counts: list[int]) -> Any:

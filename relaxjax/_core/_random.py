@@ -24,6 +24,7 @@ from relaxjax._core._pieces import cut
 _FIRST = 0x7FEB352D
 _SECOND = 0x846CA68B
 _GOLDEN = 0x9E3779B9
+COMMON = "threefry2x32"
 
 
 class Keys(NamedTuple):
@@ -62,6 +63,14 @@ def bits(words: jax.Array, size: int) -> jax.Array:
 def uniform(words: jax.Array, size: int) -> jax.Array:
     """float32[size], uniform in [0, 1): multiples of 2^-24."""
     return (bits(words, size) >> 8).astype(jnp.float32) * jnp.float32(2**-24)
+
+
+def common_key(seed: int) -> jax.Array:
+    """A key of `jax.random`, whose draws are the same on all workers.
+
+    Of `rbg`, which may be JAX's default, equal keys draw other bits under `jax.vmap`.
+    """
+    return jax.random.key(seed, impl=COMMON)
 
 
 def normals(key: jax.Array, shapes: Sequence[tuple[int, ...]]) -> list[jax.Array]:

@@ -36,7 +36,8 @@ def restore_params(
       part: name of the params in the state that was saved, such as "params" in
         `{"params": ..., "opt_state": ...}` or "0" in `(params, opt_state)`.
       like: params as for one device, arrays or `jax.ShapeDtypeStruct`, whose tree comes
-        back; None: dicts by the names of keys, fields and positions.
+        back; None: dicts by the names of keys, fields and positions. A key with a
+        slash, such as Haiku's, becomes a dict in a dict.
 
     Returns:
       The params as NumPy arrays, without the worker axis, in their dtypes.

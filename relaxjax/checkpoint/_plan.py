@@ -96,9 +96,10 @@ def require_same_tree(saved: Saved, like: Any) -> None:
         if was != is_now:
             texts = (f"{x[0]}{list(x[1])}" if x else "absent" for x in (was, is_now))
             raise ValueError(
-                "restore: the checkpoint is of another relaxation or model: {!r} was "
-                "{} and is {}. Restore it with what it was saved with, or save this "
-                "run in another folder".format(name, *texts)
+                "restore: the checkpoint is of another relaxation or model, or of a "
+                "model that lies otherwise on its mesh (specs=): {!r} was {} and is "
+                "{}. Restore it with what it was saved with, or save this run in "
+                "another folder".format(name, *texts)
             )
     for name in (leaves.keys() - now.keys()) ^ saved.loop.keys():
         raise ValueError(

@@ -12,6 +12,7 @@ import hashlib
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
@@ -106,15 +107,24 @@ def _ranges(index: tuple[slice, ...], shape: tuple[int, ...]) -> Block:
 
 
 def _plain(name: str, x: Any) -> Any:
-    if isinstance(x, np.ndarray | np.generic):
+    if isinstance(x, np.ndarray | np.generic) and _comes_back(x):
         kind = str(x.dtype), np.shape(x), np.asarray(x).tobytes().hex()
         return {"numpy": kind, "scalar": isinstance(x, np.generic)}
     if isinstance(x, bool | int | float | str):
         return x
     raise TypeError(
-        f"checkpoint: {name!r} is a {type(x).__name__}; the state may hold arrays of "
-        "the workers, NumPy arrays, numbers and texts"
+        f"checkpoint: {name!r} is a {type(x).__name__}"
+        f"{f' of {x.dtype}' if isinstance(x, np.ndarray | np.generic) else ''}; the "
+        "state may hold arrays of the workers, NumPy arrays of numbers or texts, "
+        "without masks, and Python's numbers and texts"
     )
+
+
+def _comes_back(x: np.ndarray | np.generic) -> bool:
+    """Whether bytes, and the name of a dtype, are all of it."""
+    if isinstance(x, np.ma.MaskedArray) or x.dtype.hasobject or x.dtype.names:
+        return False
+    return jnp.dtype(str(x.dtype)) == x.dtype
 
 
 def _gathered(mine: dict[int, str], count: int) -> list[str]:

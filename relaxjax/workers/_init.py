@@ -9,6 +9,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
+from relaxjax.workers._emulated_keys import without_equal_keys
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_agreement
 from relaxjax.workers._to_workers import state_shardings, to_workers, workers_of
@@ -100,7 +101,7 @@ def init_state(
     """The state of every worker, for params with a leading worker axis."""
     make_state = per_worker(tx.init, workers, batch=False)
     if isinstance(workers.mesh, Emulation):
-        return jax.jit(make_state)(params)
+        return without_equal_keys("init", jax.jit(make_state)(params))
     shardings = state_shardings(jax.eval_shape(make_state, params), params, workers)
     return jax.jit(make_state, out_shardings=shardings)(params)
 

@@ -9,8 +9,8 @@ import jax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._axis import axes_of
-from relaxjax.workers._axis_sizes import require_sizes
+from relaxjax.workers._axis_sizes import require_axes
+from relaxjax.workers._emulated_keys import warn_of_default
 from relaxjax.workers._processes import process_indices, workers_here
 
 
@@ -51,7 +51,8 @@ def emulate(workers: int | Mapping[str, int]) -> Emulation:
       A mesh-like object, plain data.
 
     Raises:
-      ValueError: no axis, a size below 1, or more workers than 131072.
+      ValueError: no axis, a size below 1, or more workers than 131072. A warning if
+        `jax_default_prng_impl` is one whose equal keys draw unlike numbers here.
 
     Example:
       >>> import relaxjax
@@ -59,8 +60,8 @@ def emulate(workers: int | Mapping[str, int]) -> Emulation:
       8
     """
     shape = workers if isinstance(workers, Mapping) else {"data": workers}
-    require_sizes(shape)
-    axes_of(tuple(shape))
+    require_axes(shape)
+    warn_of_default()
     return Emulation(tuple((name, int(size)) for name, size in shape.items()))
 
 

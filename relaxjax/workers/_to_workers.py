@@ -13,6 +13,7 @@ from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._tree import is_key
 from relaxjax._core._worker_key import fold_all
 from relaxjax._core.layouts._sharding import is_masked
+from relaxjax.workers._emulated_keys import without_equal_keys
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._processes import broadcast_from_first_process
 from relaxjax.workers._worker_axis import put
@@ -78,7 +79,8 @@ def to_workers(
 
     Raises:
       TypeError: `mesh` is not a mesh, or a leaf is not an array.
-      ValueError: unknown axis; the tree is n equal copies already.
+      ValueError: unknown axis; the tree is n equal copies already; `same` keys of a
+        kind from which emulated workers draw unlike numbers.
 
     Example:
       >>> import relaxjax
@@ -98,7 +100,10 @@ def to_workers(
         stacked = np.broadcast_to(host, (workers.n, *host.shape))
         return put(stacked, workers, _other_spec(leaf, workers))
 
-    return jax.tree.map(copy, tree)
+    copies = jax.tree.map(copy, tree)
+    if isinstance(workers.mesh, Emulation):
+        return without_equal_keys("to_workers", copies)
+    return copies
 
 
 def _fold_keys(keys: jax.Array, n: int, same: bool) -> jax.Array:

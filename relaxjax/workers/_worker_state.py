@@ -15,6 +15,7 @@ from jax.core import Tracer
 
 from relaxjax._core._arrays import require_arrays
 from relaxjax._core._tree import is_key, leaf_name, leaf_names
+from relaxjax.workers._tied import refuse_tied
 
 
 def require_one_model(caller: str, tree: Any, n: int) -> None:
@@ -37,7 +38,8 @@ def require_one_model(caller: str, tree: Any, n: int) -> None:
 
 
 def require_params(caller: str, tree: Any, n: int) -> None:
-    """Refuses a tree that is not of arrays, or is n equal copies of one."""
+    """Refuses a tree that is not of arrays, is tied, or is n equal copies of one."""
+    refuse_tied(caller, tree)
     require_arrays(tree, caller)
     require_one_model(caller, tree, n)
 

@@ -164,6 +164,53 @@ def test_what_cannot_be_stored_is_named(tmp_path):
         checkpoints.save(1, {"x": jnp.ones(2), "f": jnp.sin})
 
 
+FIELDS = np.dtype([("epoch", np.int32), ("loss", np.float32)])
+
+
+@pytest.mark.parametrize(
+    ("loader", "what"),
+    [
+        (np.array(["shard-3", None], dtype=object), "ndarray of object"),
+        (np.array([(1, 2.0)], dtype=FIELDS), "ndarray of "),
+        (np.array([(1, 2.0)], dtype=FIELDS)[0], "void of "),
+        (
+            np.ma.masked_array([1, 2, 3], mask=[False, True, False]),
+            "MaskedArray of int64",
+        ),
+    ],
+)
+def test_arrays_that_would_not_come_back_are_refused(loader, what, tmp_path):
+    state = saved(tmp_path)
+    with Checkpoints(tmp_path, MESH) as checkpoints:
+        with pytest.raises(TypeError, match=f"checkpoint: 'loader' is a {what}"):
+            checkpoints.save(3, {**state, "loader": loader})
+        assert checkpoints.steps == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.array(["ab", "c"]),
+        np.array([b"ab", b"c"]),
+        np.array(["2026-11-29", "NaT"], "datetime64[s]"),
+        np.arange(3, dtype=">i4"),
+        np.ones(2, jnp.bfloat16),
+        np.array([True, False]),
+        np.float16(2),
+        np.datetime64("2026-11-29T10"),
+    ],
+    ids=lambda x: str(x.dtype),
+)
+def test_arrays_of_the_loop_come_back_as_they_were(x, tmp_path):
+    state = {"x": jnp.ones(2), "loop": x}
+    with Checkpoints(tmp_path, MESH) as checkpoints:
+        checkpoints.save(1, state)
+        _, found = checkpoints.restore(state)
+    assert type(found["loop"]) is type(x)
+    assert found["loop"].dtype == x.dtype
+    np.testing.assert_array_equal(found["loop"], x)
+
+
 KILLED = """
 import os, signal, sys
 import jax.numpy as jnp

@@ -182,3 +182,21 @@ def test_marks_are_read_from_annotations():
     assert marks_of(State) == {"mean": rules.MEAN, "text": rules.RESET}
     assert marks_of(int) == {}
     assert marks_of(foreign) == {"y": rules.SUM}
+
+
+def test_marks_are_inherited_and_may_be_absent():
+    class Base:
+        owed: Annotated[Any, rules.SUM]
+        own: Annotated[Any, rules.RESET] | None
+        text: "Annotated[Any, rules.SUM] | None"
+
+    class Bare(Base):
+        pass
+
+    class Nearer(Base):
+        own: Annotated[Any, rules.EQUAL]
+        extra: int = 0
+
+    marks = {"owed": rules.SUM, "own": rules.RESET, "text": rules.SUM}
+    assert marks_of(Base) == marks_of(Bare) == marks
+    assert marks_of(Nearer) == marks | {"own": rules.EQUAL}

@@ -156,3 +156,24 @@ def test_another_model_is_still_another_tree():
     del other["output"]
     with pytest.raises(ValueError, match=r"leaf 'output/bias' was float32\[12\]"):
         tx.update(other, state)
+
+
+class Tied(Model):
+    """One variable in two places."""
+
+    def __init__(self, rngs: nnx.Rngs):
+        super().__init__(rngs)
+        self.again = self.hidden
+
+
+def test_variables_in_two_places_are_refused_and_split_they_are_one():
+    mesh, tied = relaxjax.emulate(WORKERS), Tied(nnx.Rngs(0))
+    named = "'again/bias' and 'hidden/bias' are one variable of flax.nnx"
+    with pytest.raises(ValueError, match="to_workers: 'model/again/bias' and"):
+        relaxjax.to_workers({"model": tied, "count": 0}, mesh)
+    tx = optax.chain(relaxjax.all_reduce("data"), optax.sgd(0.1))
+    with pytest.raises(ValueError, match=f"init: .*{named}"):
+        relaxjax.init(tx, tied, mesh)
+    graph, params = nnx.split(tied, nnx.Param)
+    merged = nnx.merge(graph, relaxjax.consensus(relaxjax.init(tx, params, mesh)[0]))
+    assert merged.again is merged.hidden

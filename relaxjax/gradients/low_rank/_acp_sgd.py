@@ -51,7 +51,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._owed import OWED
 from relaxjax._core._phases import Clock
-from relaxjax._core._random import normals
+from relaxjax._core._random import common_key, normals
 from relaxjax._core._tree import Layout
 from relaxjax._core.layouts._sharding import alike
 from relaxjax.gradients.low_rank._alternate import alternate
@@ -175,7 +175,7 @@ def _begin(
         if v
         for side in v.sides
     ]
-    drawn = iter(normals(jax.random.key(seed), shapes))
+    drawn = iter(normals(common_key(seed), shapes))
     residual = [jnp.zeros(x.shape if v or coded else (), jnp.float32) for x, v in pairs]
     factors = [
         [next(drawn) if v else jnp.zeros((), jnp.float32) for _ in ("P", "Q")]
@@ -204,7 +204,7 @@ def _one_step(
     views = views_of(spec.matrices(trees[0]), layouts)
     wide = [u.astype(jnp.float32) for u in leaves]
     given = [jnp.where(absent, 0, u + r) for u, r in zip(wide, e, strict=True)]
-    key = jax.random.fold_in(jax.random.key(seed), count)
+    key = jax.random.fold_in(common_key(seed), count)
     for few in alike(layouts):  # a message each
         low = {i: v for i in few if (v := views[i])}
         plain = [i for i in few if i not in low]

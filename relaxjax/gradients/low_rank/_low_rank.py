@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._random import normals
+from relaxjax._core._random import common_key, normals
 from relaxjax._core._tree import leaf_names
 from relaxjax.gradients.low_rank._bases import bases
 from relaxjax.gradients.low_rank._lost_directions import with_lost_directions
@@ -132,7 +132,7 @@ def init_factors(
     shapes = [
         (x.size // (m.rows * m.columns), m.columns, m.rank) for x, m in pairs if m
     ]
-    drawn = iter(normals(jax.random.key(seed), shapes))
+    drawn = iter(normals(common_key(seed), shapes))
     residual = [jnp.zeros(x.shape if m or coded else (), jnp.float32) for x, m in pairs]
     right = [next(drawn) if m else jnp.zeros((), jnp.float32) for m in matrices]
     return tree.unflatten(residual), tree.unflatten(right)
@@ -171,7 +171,7 @@ def approximate(
     send = mean([layouts[i] for i in [*low, *plain]])
     factors = [q[i] for i in low]
     out, b, means, losts = low_rank_mean(m, factors, whole, send, iterations, rest=rest)
-    b = with_lost_directions(b, jax.random.fold_in(jax.random.key(seed), count))
+    b = with_lost_directions(b, jax.random.fold_in(common_key(seed), count))
     for k, i in enumerate(low):
         shape, lost = e[i].shape, m[k] - part * out[k]
         sound = jnp.isfinite(b[k]).all((1, 2), keepdims=True)

@@ -44,7 +44,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import is_off, require_fraction, require_whole
 from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._random import normals
+from relaxjax._core._random import common_key, normals
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import is_absent, weigh_tree
 from relaxjax._core.layouts._sharding import sharded_over
@@ -205,7 +205,7 @@ def _projection(cuts: list[RowCut | None], seed: int, step: jax.Array) -> jax.Ar
     """float32[m, r] for the longest rows, of which shorter ones take a part."""
     most = max((cut.columns for cut in cuts if cut), default=0)
     rank = max((cut.rank for cut in cuts if cut), default=0)
-    key = jax.random.fold_in(jax.random.key(seed), step)
+    key = jax.random.fold_in(common_key(seed), step)
     return normals(key, [(most, rank)])[0]
 
 

@@ -40,7 +40,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_fraction, require_known
 from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._random import normals
+from relaxjax._core._random import common_key, normals
 from relaxjax._core._tree import Layout
 from relaxjax.compression import over
 from relaxjax.gradients.low_rank._bases import bases
@@ -130,7 +130,7 @@ def dion(
     def begin(matrices: list[Matrices]) -> list[jax.Array]:
         short = [(m.batch, min(m.rows, m.columns)) for m in matrices]
         shapes = [(b, n, math.ceil(round(fraction * n, 6))) for b, n in short]
-        return normals(jax.random.key(seed), shapes)
+        return normals(common_key(seed), shapes)
 
     step = functools.partial(_one_step, spec=spec, seed=seed)
     return momentum_reducer(spec, begin=begin, one_step=step, state_of=DionState)
@@ -154,7 +154,7 @@ def _one_step(
     basis = bases([over(m, _largest(m)) for m in p])  # P^
     own = [product(m.mT, b) for m, b in zip(tall, basis, strict=True)]  # R_i
     r, lost = mean(own)
-    key = jax.random.fold_in(jax.random.key(seed), count)
+    key = jax.random.fold_in(common_key(seed), count)
     found = [_unit_columns(m) for m in r]
     new = with_lost_directions(found, key)  # Q
 

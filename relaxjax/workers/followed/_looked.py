@@ -5,12 +5,14 @@ program, in which all collectives stand, is at hand without a trace of its own.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax.extend import core
 
+from relaxjax._core.foreign._spans import spans
 from relaxjax._core.traced._marks import Given, Station, heard_updates
 
 T = TypeVar("T")
@@ -69,39 +71,70 @@ def looked_at(
     """
 
     def one_worker(*args: Any) -> tuple[Any, ...]:
-        heard: list[Given] = []
-        stations: list[Station] = []
+        heard: list[Heard] = []
 
         def listened(*args: Any) -> tuple[Any, ...]:
             here = core.get_opaque_trace_state()
             with heard_updates() as given:
                 state, *rest = step(*args)
-            heard.extend(given)
-            own = [x for x in given if x.trace == here]
-            stations.extend(x.at for x in own)
-            return state, [jax.tree.map(_array, tuple(x)) for x in own], rest
+            heard.extend(Heard.of(x, own=x.trace == here) for x in given)
+            parts = [_arrays(x) for x in given if x.trace == here]
+            return state, parts, rest
 
         program = jax.jit(listened, inline=True)
-        found(_looked(program.trace(*args), args[:-1], heard, stations))
+        found(_looked(program.trace(*args), args[:-1], heard))
         state, _, rest = program(*args)
         return state, *rest
 
     return one_worker
 
 
-def _array(x: Any) -> Any:
-    """An array of the trace; None for names and whatever else is given."""
-    return x if isinstance(x, jax.Array) else None
+class Heard(NamedTuple):
+    """What is kept of `Given` after its trace: no tracer.
+
+    Attributes:
+      at: the relaxation.
+      updates: shapes and dtypes of what it is given.
+      leaves: the numbers of arrays in the parts of `Given`; None in another trace.
+    """
+
+    at: Station
+    updates: Any
+    leaves: Sequence[int] | None
+
+    @classmethod
+    def of(cls, given: Given, *, own: bool) -> "Heard":
+        """What is known of it."""
+        leaves = [*map(len, _arrays(given))] if own else None
+        return cls(given.at, jax.tree.map(_kind, given.updates), leaves)
 
 
-def _looked(
-    traced: Any, state: tuple[Any, ...], heard: Sequence[Given], own: Sequence[Station]
-) -> Looked:
+def _arrays(given: Given) -> list[list[jax.Array]]:
+    """The arrays of the trace in each part; names and whatever else is left out."""
+    parts = given.value, given.updates, given.state, given.params, *given.made
+    return [
+        [x for x in jax.tree.leaves(part) if isinstance(x, jax.Array)] for part in parts
+    ]
+
+
+def _kind(x: Any) -> Any:
+    return jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x))
+
+
+def _looked(traced: Any, state: tuple[Any, ...], heard: Sequence[Heard]) -> Looked:
     spec = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state)
-    results = traced.jaxpr.jaxpr.outvars
-    _, parts, _ = jax.tree.unflatten(jax.tree.structure(traced.out_info), results)
-    pairs = zip(parts, own, strict=True)
-    given = [Given(*part)._replace(at=station) for part, station in pairs]
+    results = iter(traced.jaxpr.jaxpr.outvars)
+    of_state, _, _ = traced.out_info
+    for _ in jax.tree.leaves(of_state):
+        next(results)
+    given = []
+    for x in heard:
+        if x.leaves is not None:
+            value, updates, before, params, *made = (
+                [*islice(results, count)] for count in x.leaves
+            )
+            made = made[0], made[1]
+            given.append(Given(x.at, value, updates, before, params, made, None))
     found = Looked(traced.jaxpr, spec, given, (), bool(heard))
     if places := found.places_of([x.params for x in given]):
         return found._replace(places=places)
@@ -126,12 +159,9 @@ def parts_like(state: Any, updates: Any) -> Iterator[range]:
     def stops(part: Any) -> bool:
         return _is_alike(part, updates) or is_optimizers(part)
 
-    start = 0
-    for part in jax.tree.leaves(state, is_leaf=stops):
-        end = start + len(jax.tree.leaves(part))
+    for part, at in spans(state, stops):
         if _is_alike(part, updates):
-            yield range(start, end)
-        start = end
+            yield at
 
 
 def is_optimizers(part: Any) -> bool:

@@ -9,7 +9,6 @@ Cost: a walk over the traced step.
 """
 
 import warnings
-from typing import Any
 
 import jax
 
@@ -17,9 +16,9 @@ from relaxjax._core.traced._flows import axes_met
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers.followed._looked import Looked
 from relaxjax.workers.followed._places import (
+    arguments_of,
     by_moments,
     innermost,
-    numbered,
     optimizer_places,
     optimizers_in,
     slices_in,
@@ -58,10 +57,10 @@ def warn_of_old_state(found: Looked, moved: set[int], read: set[int]) -> bool:
     others = moved - optimizers
     if not others.intersection(found.places or by_moments(found).places):
         return False
-    for number, part in enumerate(numbered(found.state)):
-        kept = {*jax.tree.leaves(optimizers_in(part))}
+    for number, (part, at) in enumerate(arguments_of(found.state)):
+        kept = {i for _, own in optimizers_in(part, at.start) for i in own}
         if optimizers:  # of another one this may be kept, and a number of it be read
-            kept = _whole_left(found, part, read - optimizers)
+            kept = _whole_left(found, innermost(part, at.start), read - optimizers)
         if not read.isdisjoint(kept):
             warnings.warn(
                 f"data_parallel: the step reads the optimizer's state, its argument "
@@ -74,9 +73,8 @@ def warn_of_old_state(found: Looked, moved: set[int], read: set[int]) -> bool:
     return False
 
 
-def _whole_left(found: Looked, part: Any, left: set[int]) -> set[int]:
-    """Places of arrays in an optimizer's state of which all leaves are left."""
+def _whole_left(found: Looked, parts: list[range], left: set[int]) -> set[int]:
+    """Places of arrays in optimizers' states of which all leaves are left."""
     leaves = jax.tree.leaves(found.state)
-    parts = [{*jax.tree.leaves(x)} for x in innermost(part)]
-    whole = set().union(*(x for x in parts if x <= left)) if found.relaxes else set()
-    return {i for i in whole if leaves[i].ndim}
+    whole = {i for at in parts if left.issuperset(at) for i in at}
+    return {i for i in whole if found.relaxes and leaves[i].ndim}

@@ -9,46 +9,44 @@ from typing import Any
 import jax
 
 from relaxjax._core._jaxprs import programs_of, walked
+from relaxjax._core.foreign._spans import spans
 from relaxjax.workers._consensus import is_sliced
 from relaxjax.workers.followed._looked import Looked, is_optimizers, places_like
 
 
 def slices_in(state: Any) -> set[int]:
     """Places of slices, which differ by right."""
-    parts = filter(is_sliced, jax.tree.leaves(numbered(state), is_leaf=is_sliced))
-    return {*jax.tree.leaves([*parts])}
+    return {i for part, at in spans(state, is_sliced) if is_sliced(part) for i in at}
 
 
-def numbered(state: Any) -> Any:
-    """The state's tree with the place of each leaf among all in the leaf's stead."""
-    leaves, tree = jax.tree.flatten(state)
-    return tree.unflatten(range(len(leaves)))
-
-
-def innermost(tree: Any) -> list[Any]:
-    """States of transformations in which there are no others."""
-    parts = [(part, innermost(list(part))) for part in optimizers_in(tree)]
-    return [x for part, inside in parts for x in inside or [part]]
+def innermost(tree: Any, start: int = 0) -> list[range]:
+    """Places of states of transformations in which there are no others."""
+    parts = [
+        (at, innermost(list(part), at.start)) for part, at in optimizers_in(tree, start)
+    ]
+    return [x for at, inside in parts for x in inside or [at]]
 
 
 def _all_states(tree: Any) -> list[Any]:
     """States of transformations, and those inside of them."""
-    parts = [[part, *_all_states(list(part))] for part in optimizers_in(tree)]
+    parts = [[part, *_all_states(list(part))] for part, _ in optimizers_in(tree)]
     return [x for several in parts for x in several]
 
 
 def optimizer_places(state: tuple[Any, ...]) -> set[int]:
     """Places of optimizers' states among the leaves."""
-    return {*jax.tree.leaves(optimizers_in(numbered(state)))}
+    return {i for _, at in optimizers_in(state) for i in at}
 
 
-def optimizers_in(tree: Any) -> list[Any]:
+def optimizers_in(tree: Any, start: int = 0) -> list[tuple[Any, range]]:
     """The parts of a tree that are states of optax's transformations, or ours."""
-    return [
-        part
-        for part in jax.tree.leaves(tree, is_leaf=is_optimizers)
-        if is_optimizers(part)
-    ]
+    parts = spans(tree, is_optimizers, start)
+    return [(part, at) for part, at in parts if is_optimizers(part)]
+
+
+def arguments_of(state: tuple[Any, ...]) -> list[tuple[Any, range]]:
+    """Each argument, and the places of its leaves."""
+    return [*spans(state, lambda x: x is not state)]
 
 
 def by_moments(found: Looked) -> Looked:
@@ -85,6 +83,6 @@ def moved_and_read(found: Looked) -> tuple[set[int], set[int]]:
 def beside_params(found: Looked) -> set[int]:
     """Places of what may be params too, as momenta are like it, or by the argument."""
     params = {*by_moments(found).places, *found.places}
-    leaves = [jax.tree.leaves(part) for part in numbered(found.state)]
-    beside = {i for part in leaves if not params.isdisjoint(part) for i in part}
+    arguments = [at for _, at in arguments_of(found.state)]
+    beside = {i for at in arguments if not params.isdisjoint(at) for i in at}
     return beside - optimizer_places(found.state) - {*found.places}

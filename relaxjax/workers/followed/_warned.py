@@ -7,8 +7,6 @@ another finds.
 
 from typing import Any
 
-import jax
-
 from relaxjax._core._phases import clocks_of
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers.followed._around import warn_around
@@ -27,13 +25,13 @@ from relaxjax.workers.followed._places import (
     beside_params,
     by_moments,
     moved_and_read,
-    optimizers_in,
+    optimizer_places,
 )
 
 
 def warn_of_step(found: Looked, keys: Any, workers: WorkerMesh) -> None:
     """Warns of what passes the relaxations by, of one thing at most."""
-    if not (found.relaxes or jax.tree.leaves(optimizers_in(found.state))):
+    if not (found.relaxes or optimizer_places(found.state)):
         return
     moved, read = moved_and_read(found)
     told = warn_of_old_state(found, moved, read) or warn_of_sums(found)

@@ -263,7 +263,9 @@ def test_a_state_that_is_not_read_may_stay():
 
 def test_states_of_ones_own_are_no_optimizers():
     state: Any = optax.adam(0.1).init(PARAMS)
-    assert optimizers_in((Rates(PARAMS), state, PARAMS)) == [*state]
+    parts = optimizers_in((Rates(PARAMS), state, PARAMS))
+    assert [part for part, _ in parts] == [*state]
+    assert parts[0][1].start == len(jax.tree.leaves(PARAMS))
 
 
 def test_params_are_those_that_momenta_are_like():
