@@ -5,6 +5,7 @@
               gathers and scatters, loops with double buffers
     turn      fsdp.gathered in the scan: each turn gathers for itself
     ahead     fsdp.scan_layers: each turn gathers for the next one
+    loops     the same, with XLA's flags for loops
 
 Square layers, 4096 rows a device, plain descent. Nothing is run: each program is
 compiled for GPUs that are not there, and its schedule replayed with stated rates.
@@ -43,16 +44,21 @@ FLAGS = {
     "xla_gpu_enable_latency_hiding_scheduler": True,
     "xla_gpu_enable_while_loop_double_buffering": True,
 }
+LOOPS = {"xla_gpu_enable_latency_hiding_scheduler": True}
 if jax.__version_info__ < (0, 11):  # newer ones have no such flags
     FLAGS["xla_gpu_enable_pipelined_all_gather"] = True
     FLAGS["xla_gpu_enable_pipelined_reduce_scatter"] = True
+else:  # their estimator ends a loop's transfer where it began
+    LOOPS["xla_gpu_enable_analytical_sol_latency_estimator"] = False
 PROGRAMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "stock": ("stock", {}),
     "stock, XLA's flags": ("flags", {}),
     "fsdp, a turn for itself": ("turn", {}),
     "fsdp, a layer ahead": ("ahead", {}),
+    "fsdp, a layer ahead, XLA's flags": ("loops", {}),
     "fsdp 8 and 4 bits, a turn for itself": ("turn", CODES),
     "fsdp 8 and 4 bits, a layer ahead": ("ahead", CODES),
+    "fsdp 8 and 4 bits, a layer ahead, XLA's flags": ("loops", CODES),
 }
 
 
@@ -117,7 +123,9 @@ def text_of(name: str, mesh: Mesh, layers: int, options: Any = None) -> str:
     way, codes = PROGRAMS[name]
     if way in ("stock", "flags"):
         return stock_text(mesh, layers, FLAGS if way == "flags" else None)
-    return fsdp_text(mesh, layers, ahead=way == "ahead", options=options, **codes)
+    if way == "loops":
+        options = LOOPS
+    return fsdp_text(mesh, layers, ahead=way != "turn", options=options, **codes)
 
 
 # Without a driver, JAX's CUDA plugin can only compile.
@@ -133,9 +141,10 @@ def sharded(
     device, link, known = rates(tflops, BANDWIDTHS[-1] / 1e9, microseconds)
     rows = [_row(name, text_of(name, mesh, layers), device, link) for name in PROGRAMS]
     columns = columns_of(BANDWIDTHS)
+    sizes = {"devices": DEVICES, "width": WIDTH, "rows": ROWS}
     return run.finish(
         {
-            "conditions": run.conditions(**known, devices=DEVICES, layers=layers),
+            "conditions": run.conditions(**known, **sizes),
             "bandwidths": BANDWIDTHS,
             "rows": rows,
         },

@@ -31,7 +31,6 @@ NOT_HELD = {
     "periods": 1,
     "plain_jit": 3,
     "planning": 2,
-    "sharded": 1,
     "testbed": 1,
     "what_is_here": 1,
     "which_one": 3,
