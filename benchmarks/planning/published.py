@@ -32,6 +32,7 @@ from benchmarks.planning.published_rows import (
     ROWS,
     SCALING,
     TCP,
+    WINDOW,
     System,
     bert_large,
 )
@@ -161,6 +162,7 @@ def published(run: Run) -> Result:
             "misplaced": odd,
             "scaling": scaled,
             "by_latency": far,
+            "by_latency_in_a_window": by_latency(WINDOW),
         },
         tables=[
             Table.of(

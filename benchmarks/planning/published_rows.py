@@ -16,6 +16,8 @@ from relaxjax.schedule import Link
 
 _MIB = 2**20
 TCP, RDMA = 50e-6, 5e-6
+WINDOW = 6 * _MIB
+"""Bytes that Linux lets one stream of TCP have under way."""
 
 
 def bert_large() -> int:

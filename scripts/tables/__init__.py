@@ -42,6 +42,7 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "peers": peers.versions,
     "published-epochs": published.epochs,
     "published-errors": published.errors,
+    "published-far": published.far,
     "published-scaling": published.scaling,
     "quality-frontier": studies.frontier,
     "quality-merges": studies.merges,

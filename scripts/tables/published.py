@@ -16,6 +16,8 @@ MODELS = {
     "BERT-Large, BytePS": "BERT-Large by BytePS",
 }
 TARGET = "15 %"
+FAR = ("Decentralized", "LowPrecision", "Horovod", "PyTorch-DDP")
+"""Systems at the highest latency, the fastest first."""
 
 
 def epochs() -> list[str]:
@@ -55,4 +57,15 @@ def scaling() -> list[str]:
         label = str(each["label"])
         cells = [f"{each[x]:.2f}" for x in ("published", "predicted")]
         lines.append(row(MODELS.get(label, label), [f"{each['gpus']}", *cells]))
+    return lines
+
+
+def far() -> list[str]:
+    """Predicted seconds of an epoch at the highest latency."""
+    kept = result("published")
+    ways = [kept[x][-1] for x in ("by_latency", "by_latency_in_a_window")]
+    head = f"seconds of an epoch at {ways[0]['latency_ms']:g} ms, predicted"
+    lines = heads(head, ["without the window", "with it"])
+    for name in FAR:
+        lines.append(row(SYSTEMS[name], [f"{way[name]:.0f}" for way in ways]))
     return lines
