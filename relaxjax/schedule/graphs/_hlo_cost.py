@@ -33,10 +33,12 @@ from relaxjax.schedule.graphs._check_graph import Timed
 from relaxjax.schedule.graphs._hardware import Device
 
 _VIEWS = ["parameter", "constant", "tuple", "get-tuple-element", "bitcast"]
-FREE = frozenset([*_VIEWS, "after-all", "opt-barrier", "partition-id", "replica-id"])
-"""Opcodes that take no time."""
+_ORDER = ["after-all", "opt-barrier", "partition-id", "replica-id", "fusion-done"]
+FREE = frozenset(_VIEWS + _ORDER)
+"""Opcodes that take no time; a fusion that begins apart pays at its beginning."""
 _SLICES = frozenset(["dynamic-slice", "slice", "gather"])
-_CALLS = ("fusion", "call", "async-start", "while", "conditional")
+_FUSIONS = ("fusion", "fusion-start")
+_CALLS = (*_FUSIONS, "call", "async-start", "while", "conditional")
 _LHS_DIMS = re.compile(
     r'lhs_contracting_dim(?:s=\{|ensions":\[)(?P<dims>[^\]\}]*)[\]\}]'
 )
@@ -115,7 +117,7 @@ def traffic(
     if instruction.opcode == "dynamic-update-slice":
         return 2.0 * shape_nbytes(operands[1].shape)
     called = called_by(instruction)
-    if instruction.opcode == "fusion" and called:
+    if instruction.opcode in _FUSIONS and called:
         return _fused_traffic(module.computations[called[0]], operands)
     read = sum(shape_nbytes(operand.shape) for operand in operands)
     return float(read + shape_nbytes(instruction.shape))

@@ -270,6 +270,15 @@ CALLED = {
         0.2 + 0.0004,
         0,
     ),
+    "a slice that is read apart": (
+        [
+            "%s = ((f32[1000000], s32[]), f32[250], u32[]) fusion-start(%big, %i), "
+            "kind=kLoop, calls=%slice",
+            "%d = f32[250] fusion-done(%s)",
+        ],
+        0.2 + 0.0004,
+        0,
+    ),
     "a slice into a large array": (
         ["%f = f32[1000000] fusion(%big, %x, %i), kind=kLoop, calls=%update"],
         0.2 + 0.0004,
