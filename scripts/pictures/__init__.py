@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import matplotlib
 from matplotlib.figure import Figure
 
-from scripts.pictures import frontier, goodput, order, sites, time_to_loss
+from scripts.pictures import frontier, gaps, goodput, order, sites, time_to_loss
 from scripts.tables.rows import DOCS
 
 FOLDER = DOCS / "pictures"
@@ -43,6 +43,7 @@ PICTURES = {
     "frontier-chars.svg": Picture(
         _drawn(frontier.figure, transparent=True), frontier.SOURCES
     ),
+    "gaps.svg": Picture(_drawn(gaps.figure, transparent=True), gaps.SOURCES),
     "goodput.svg": Picture(_drawn(goodput.figure, transparent=True), goodput.SOURCES),
     "order.png": Picture(lambda x: order.timeline().save_png(x), order.SOURCES),
     "sites-seconds.svg": Picture(

@@ -26,7 +26,7 @@ NOT_HELD = {
     "islands": 4,
     "local_updates": 6,
     "merges": 1,
-    "orders": 2,
+    "orders": 1,
     "parameter_server": 3,
     "periods": 1,
     "plain_jit": 3,
