@@ -3,7 +3,7 @@
 import pytest
 
 from scripts import pictures, results
-from scripts.tables import TABLES, network, rows
+from scripts.tables import TABLES, network, programs, rows
 
 PAGES = [page for page in rows.DOCS.glob("*.md") if "results:" in page.read_text()]
 
@@ -59,3 +59,8 @@ def test_signs_digits_and_what_was_fitted():
     assert lines[2] == "| VGG-16 | 512 | 0.68 | 0.79 |"
     assert TABLES["merges-tax"]()[2].startswith('| `"mean"`, accuracy | 95.9 % |')
     assert TABLES["first-step"]()[3].startswith("| `all_reduce` | 1.3 | 2.20 | 5.89 |")
+
+
+def test_three_digits_from_one_on():
+    shown = [programs.short(x, 2) for x in (0.004, 0.47, 1.1, 47.498, 123.4)]
+    assert shown == ["0", "0.47", "1.10", "47.5", "123"]
