@@ -2,15 +2,16 @@
 
 from matplotlib.figure import Figure
 
+from scripts.pictures.style import BLUE, GRAY, GREEN, ORANGE, grayed, plot
 from scripts.tables.orders import ORDERS
 from scripts.tables.rows import DOCS, result
 
 SOURCES = (DOCS / "results" / "orders-quality.json",)
 STYLES = {
-    "best": ("#009e73", "-"),
-    "tac": ("#0072b2", "--"),
-    "tic": ("#d55e00", "-."),
-    "each random": ("0.35", ":"),
+    "best": (GREEN, "-"),
+    "tac": (BLUE, "--"),
+    "tic": (ORANGE, "-."),
+    "each random": (GRAY, ":"),
 }
 """Color and dashes of an order, from the best to the worst."""
 
@@ -18,8 +19,7 @@ STYLES = {
 def figure() -> Figure:
     """The picture of `orders.md`: a cumulative distribution of each order."""
     found = result("orders-quality")["random_graphs"]["all"]
-    figure = Figure(figsize=(5.2, 3.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(3.2)
     for order, (color, dashes) in STYLES.items():
         ends = [*found[order]["quantiles"], found[order]["max"]]
         axes.plot(
@@ -36,6 +36,6 @@ def figure() -> Figure:
         xlim=(-1, None),
         ylim=(0, 102),
     )
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="lower right", frameon=False)
+    axes.legend(loc="lower right", frameon=False, fontsize=9)
+    grayed(axes)
     return figure
