@@ -14,6 +14,8 @@ Cost: the start of the processes, for each method.
 
 import tempfile
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +61,14 @@ def memory(run: Run, methods: Sequence[Method], shape: Shape) -> Result:
         ("more than plain, MiB", lambda row: _mib(row["more"])),
         ("in models", lambda row: row["models"] or ""),
     )
-    conditions = run.conditions(**shape._asdict(), model=model)
+    known = {"model": model, "torch": _torch()}
+    conditions = run.conditions(**shape._asdict(), **known)
     return run.finish({"conditions": conditions, "rows": rows}, tables=[table])
+
+
+def _torch() -> str | None:
+    """PyTorch's version and build: libraries of CUDA would be resident too."""
+    return import_module("torch").__version__ if find_spec("torch") else None
 
 
 def _mib(more: float | None) -> str:

@@ -4,14 +4,15 @@
     20/state/..                        whole: the folder above, renamed
 
 Each process writes its own files in a thread. The first one's thread renames the folder
-when it sees all of them. Who could not write is asked at the next call, which all make
-together, so that all of them raise, or none. What a killed process leaves, the next run
-removes.
+when it sees all of them, and never before. Who could not write is asked at the next
+call, which all make together, so that all of them raise, or none. What a killed process
+leaves, the next run removes.
 """
 
 import os
 import re
 import shutil
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
@@ -119,7 +120,7 @@ class Store:
         moved = save.whole.exception()
         if not failed:
             if self._first and not moved and not save.whole.result():
-                late = self._thread.submit(self._rename, save.step, save.folder)
+                late = self._thread.submit(self._commit_late, save.step, save.folder)
                 moved = late.exception()
             error, failed = moved, _failed(moved, self._processes)
         if failed:
@@ -150,22 +151,38 @@ class Store:
         """Renames the folder when all have written, and says whether it did."""
         if not self._first or written.exception():
             return False
-        files = [file_of(folder / ITEM, i) for i in self._processes]
         for _ in range(int(_PATIENCE / _POLL)):
-            if agreed.done() or all(file.exists() for file in files):
-                break
-            wait_for([agreed], _POLL)
-        else:
-            return False
-        if agreed.done() and not agreed.result():
-            return False
+            if agreed.done() and not agreed.result():
+                return False
+            if not self._unseen(folder):
+                self._rename(step, folder)
+                return True
+            if wait_for([agreed], _POLL).done:
+                return False  # all have written: `_commit_late`
+        return False
+
+    def _commit_late(self, step: int, folder: Path) -> None:
+        """The same, after all have written; a folder may show it a little later."""
+        end = time.monotonic() + _PATIENCE
+        while unseen := self._unseen(folder):
+            if time.monotonic() > end:
+                raise OSError(
+                    f"process {self._processes[0]} does not see the files of processes "
+                    f"{unseen} in {folder}"
+                )
+            time.sleep(_POLL)
         self._rename(step, folder)
-        return True
+
+    def _unseen(self, folder: Path) -> list[int]:
+        """Processes whose files are not there."""
+        here = folder / ITEM
+        return [i for i in self._processes if not file_of(here, i).exists()]
 
     def _rename(self, step: int, folder: Path) -> None:
         os.rename(folder, self.directory / str(step))
         for old in steps_in(self.directory)[: -self._keep] if self._keep else ():
-            aside = self._temporary(old)  # so that it is whole or not there
+            # Whole or not there. This process alone does it: it counts no save.
+            aside = self.directory / f"{old}.relaxjax-tmp-{self._name}-old"
             with suppress(OSError):  # or after the next save
                 os.rename(self.directory / str(old), aside)
                 shutil.rmtree(aside, ignore_errors=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 import relaxjax
@@ -47,9 +48,30 @@ def halves(name: str, folder: Path, mesh: Any, part: int, parts: int) -> None:
         resumed.save(6, tree_of(training.trained(tx, state, mesh, batches[3:]), 6))
 
 
+def rows(mesh: Any, step: int) -> dict[str, Any]:
+    """Rows that differ by worker and step."""
+    spec = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    whole = np.arange(400.0, dtype=np.float32).reshape(4, 100) + 1000 * step
+    return {"x": jax.make_array_from_callback(whole.shape, spec, lambda i: whole[i])}
+
+
+def many(folder: Path, mesh: Any) -> None:
+    """More checkpoints than are kept, at once and after a resume; each is whole."""
+    for first in (1, 7):
+        with Checkpoints(folder, mesh, keep=2) as saves:
+            for step in range(first, first + 6):
+                assert saves.save(step, rows(mesh, step))
+            for kept in saves.steps:
+                _, found = saves.restore(rows(mesh, 0), step=kept)
+                gap = jax.jit(lambda a, b: abs(a - b).max())
+                assert float(gap(found["x"], rows(mesh, kept)["x"])) == 0
+            saves.restore(rows(mesh, 0))
+
+
 def main(folder: Path) -> None:
     here = hosts.join()
     mesh = helpers.mesh_of(4)
+    many(folder / "many", mesh)
     for name in NAMES:
         halves(name, folder / name, mesh, here.process_id, len(here.members))
     # A checkpoint of emulated workers, restored on devices of several processes.

@@ -29,7 +29,7 @@ def saved_by_emulation(folder: Path):
     return state
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_processes_save_and_restore_together(tmp_path):
     count = 2
     state = saved_by_emulation(tmp_path / "emulated")

@@ -237,3 +237,22 @@ def test_who_looks_into_an_empty_folder_does_not_get_a_start_for_a_model(tmp_pat
         pytest.raises(ValueError, match=r"there is no checkpoint in .*mistyped"),
     ):
         reader.restore(state(0))
+
+
+def test_a_checkpoint_is_never_without_a_file(tmp_path, monkeypatch):
+    """A process's files that nobody sees are an error, and not a checkpoint."""
+
+    def forgets(directory: Path, *given: Any) -> None:
+        _files.write(directory, *given)
+        (directory / "data-0.bin").unlink()
+
+    monkeypatch.setattr(_manager, "_PATIENCE", 0.2)
+    with Checkpoints(tmp_path, MESH) as run:
+        assert run.save(1, state(1))
+        run.wait()
+        monkeypatch.setattr(_manager, "write", forgets)
+        assert run.save(2, state(2))
+        with pytest.raises(OSError, match="does not see the files of processes \\[0"):
+            run.wait()
+        assert run.steps == [1]
+    assert names(tmp_path) == ["1"]
