@@ -20,6 +20,7 @@ from relaxjax._core._phases import (
     ticks_in_a_loop,
     timed,
 )
+from relaxjax._core.foreign._memory import give_back
 from relaxjax._core.traced._silence import Silence, hearing
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._step_arguments import checked, require_worker_axis
@@ -68,6 +69,7 @@ class StepPrograms:
             out = self._step_of(state, batch)
         while self._found:  # a new program: the first, or that of a phase
             warn_of_step(self._found.pop(), keys, self._workers)
+            give_back(out)
         return out
 
     def _step_of(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:

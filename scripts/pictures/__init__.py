@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 import matplotlib
 from matplotlib.figure import Figure
 
-from scripts.pictures import frontier, gaps, goodput, order, sites, time_to_loss
+from scripts.pictures import (
+    frontier,
+    gaps,
+    goodput,
+    order,
+    sites,
+    startup,
+    time_to_loss,
+)
 from scripts.tables.rows import DOCS
 
 FOLDER = DOCS / "pictures"
@@ -52,6 +60,7 @@ PICTURES = {
     "sites-winners.svg": Picture(
         _drawn(sites.winners, transparent=False), sites.SOURCES
     ),
+    "startup.svg": Picture(_drawn(startup.figure, transparent=True), startup.SOURCES),
     "time_to_loss.svg": Picture(
         _drawn(time_to_loss.figure, transparent=True), time_to_loss.SOURCES
     ),
