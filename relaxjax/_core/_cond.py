@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._core._axis import like_varying
+from relaxjax._core._axis import like_varying, tracks_vma
 
 
 def cond(
@@ -47,8 +47,10 @@ def when(
     """
     if isinstance(condition, bool):
         return act(same, *read) if condition else same
-    kind = jax.eval_shape(act, same, *read)
-    first = jax.tree.map(lambda x: like_varying(x, condition), like_varying(same, kind))
+    axes, first = jax.sharding.get_abstract_mesh().manual_axes, same
+    if any(map(tracks_vma, axes)):  # else a trace of `act` would tell nothing
+        kind = like_varying(same, jax.eval_shape(act, same, *read))
+        first = jax.tree.map(lambda x: like_varying(x, condition), kind)
 
     def turn(carry: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
         due, now = carry
