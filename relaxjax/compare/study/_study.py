@@ -29,13 +29,13 @@ from relaxjax.compare.study import _runs
 from relaxjax.compare.study._asked import NETWORKS, Settings, require_buildable
 from relaxjax.compare.study._methods import Method, Planned, as_decided, methods
 from relaxjax.compare.study._one_run import Shape, trained
+from relaxjax.compare.study._progress import Progress, shown_here
 from relaxjax.compare.study._seconds import MEASURED, Seconds, compute_seconds, link_of
 from relaxjax.compare.study._seeds_at_once import Programs, group_of
 from relaxjax.compare.study._study_file import described, runs_of_all, study_there
 from relaxjax.tasks import TASKS, Task, load, task_of
 
 Known = dict[str, _records.Record]
-Progress = Callable[[int, int, str], None]
 
 
 class Study:
@@ -124,7 +124,7 @@ class Study:
         *,
         shard: tuple[int, int] = (1, 1),
         budget: float = math.inf,
-        progress: Progress = lambda done, of, what: None,
+        progress: Progress | None = None,
         command: str = "",
     ) -> Results:
         """Does the runs that are not there yet, and returns all that are.
@@ -134,7 +134,7 @@ class Study:
           shard: (i, n) does the methods of the i-th of n parts, counted from 1.
           budget: seconds after which no further run is begun.
           progress: called before each run with the numbers of finished and of all
-            runs that are known of, and what is run.
+            runs that are known of, and what is run; None: a notebook shows a line.
           command: what to state as the command that made the study.
 
         Raises:
@@ -154,10 +154,11 @@ class Study:
         mine = _runs.shard_of(self.methods, shard)
         known = {r["key"]: r for r in _records.read(folder)}
         programs = Programs(self.shape, self.settings.seeds_at_once)
+        told = progress or shown_here()
         while run := self._next(mine, known):
             if time.monotonic() - began > budget:
                 break
-            progress(
+            told(
                 len(known),
                 runs_of_all(self.methods, self.settings),
                 f"{run.method.label}, {run.phase}",
