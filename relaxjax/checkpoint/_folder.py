@@ -41,9 +41,10 @@ def steps_seen(folder: Path, processes: int) -> list[int]:
     if processes == 1:
         return here
     count = broadcast_from_first_process(np.asarray([len(here)]), processes)
-    padded = np.zeros(int(count[0]), np.int32)
+    padded = np.zeros(int(count[0]), np.int64)
     padded[: len(here)] = here[: len(padded)]
-    return broadcast_from_first_process(padded, processes).tolist()
+    sent = broadcast_from_first_process(padded.view(np.uint32), processes)  # by JAX
+    return np.asarray(sent).view(np.int64).tolist()
 
 
 def _numbers_in(folder: Path) -> list[int]:

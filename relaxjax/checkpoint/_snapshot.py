@@ -9,6 +9,7 @@ all pieces (32 bytes each) before the next step.
 """
 
 import hashlib
+import json
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +18,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from relaxjax.checkpoint._tree import data_of, is_array, named
+from relaxjax.workers import require_equal_processes
 
 Block = tuple[tuple[int, int], ...]
 """Start and stop along each axis of a row."""
@@ -59,9 +61,24 @@ def snapshot(state: Any, processes: tuple[int, ...]) -> Snapshot:
             values[name] = _plain(name, leaf)
     digests = None
     if len(processes) > 1:
+        told = {f"{name!r}": _told(value) for name, value in values.items()}
+        require_equal_processes("save", told, _ONE_VALUE)
         digests = _gathered({i: digest(x) for i, x in held.items()}, len(pieces))
     process, first = jax.process_index(), min(processes)
     return Snapshot(pieces, held, digests, leaves, values, process, first)
+
+
+_ONE_VALUE = (
+    "A checkpoint keeps one value of the training loop for all processes. Derive it "
+    "from the step, or make an array of the workers of it by relaxjax.to_workers"
+)
+
+
+def _told(value: Any) -> str:
+    """A value of the loop in a line that is not long, and its digest where it is."""
+    text = json.dumps(value)
+    full = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return text if len(text) <= 60 else f"{text[:40]}.. (digest {full})"
 
 
 def _require_everywhere(name: str, x: jax.Array, processes: int) -> None:

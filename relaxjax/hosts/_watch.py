@@ -95,8 +95,12 @@ class Watch:
             for number in _SIGNALS:
                 self._handlers[number] = signal.signal(number, self._hear)
         self._posted = time.monotonic()
-        for run in (self._talk, self._guard):
-            threading.Thread(target=run, daemon=True).start()
+        self._talking = threading.Thread(target=self._talk, daemon=True)
+        for thread in (
+            self._talking,
+            threading.Thread(target=self._guard, daemon=True),
+        ):
+            thread.start()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -107,6 +111,7 @@ class Watch:
         elif error and not (self._stop.stopped or isinstance(error, LostProcess)):
             self._adopt(f"{self._mine} has failed: {kind.__name__}: {error}")
         self._left.set()
+        self._talking.join(_GRACE)  # what it still posts would stand after this
         with suppress(Exception):  # process 0 may be gone
             self._post("done")
         if self._sentinel:

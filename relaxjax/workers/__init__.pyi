@@ -24,6 +24,9 @@ from relaxjax.workers._scan_layers import scan_layers as scan_layers
 from relaxjax.workers._startup_agreement import UNSEEN as UNSEEN
 from relaxjax.workers._startup_agreement import describe as describe
 from relaxjax.workers._startup_agreement import require_agreement as require_agreement
+from relaxjax.workers._startup_agreement import (
+    require_equal_processes as require_equal_processes,
+)
 from relaxjax.workers._startup_agreement import versions as versions
 from relaxjax.workers._to_workers import to_workers as to_workers
 from relaxjax.workers._to_workers import workers_of as workers_of

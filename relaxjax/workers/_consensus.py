@@ -13,9 +13,14 @@ from jax.sharding import PartitionSpec as P
 from relaxjax._core._checks import is_any_traced
 from relaxjax._core._extremes import extremes, largest
 from relaxjax._core._tree import is_key, wide
-from relaxjax._core.foreign._together import meet
+from relaxjax._core.foreign._together import meet, processes_of
 from relaxjax._core.layouts._copies import all_copies, copied
 from relaxjax.workers._worker_state import require_one_model, require_worker_state
+
+_CALLED = (
+    "call it, as each of them holds a part of the workers. Call it on every process, "
+    "and write or print on one: not under `if jax.process_index() == 0:`"
+)
 
 
 def consensus(tree: Any) -> Any:
@@ -55,7 +60,8 @@ def _require_all(caller: str, tree: Any) -> None:
     """Refuses what is no worker state, and a process that calls alone."""
     require_worker_state(caller, tree, is_sliced)
     if not is_any_traced(tree):
-        meet(caller, (x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)))
+        arrays = (x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array))
+        meet(caller, processes_of(arrays), _CALLED)
 
 
 def at_mean(leaves: list[Any]) -> list[jax.Array]:

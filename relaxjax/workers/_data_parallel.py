@@ -17,8 +17,8 @@ from relaxjax._core._arrays import require_arrays
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import is_any_traced
 from relaxjax._core._phase_watch import Phases
+from relaxjax.workers._batch_agreement import Batches
 from relaxjax.workers._mesh import Emulation, WorkerMesh
-from relaxjax.workers._startup_agreement import require_like_batches
 from relaxjax.workers._step_arguments import mean_over_workers, place_batch, placed
 from relaxjax.workers._step_programs import StepPrograms
 from relaxjax.workers._to_workers import workers_of
@@ -43,8 +43,7 @@ class DataParallelStep:
             workers.mesh.devices.flat[0].platform == "cpu" and workers.mesh.size > 1
         )
         self._under_way: deque[Any] = deque()
-        self._phases = Phases()
-        self._calls = 0
+        self._phases, self._batches = Phases(), Batches(workers)
 
     @property
     def mesh(self) -> Mesh | Emulation:
@@ -75,12 +74,11 @@ class DataParallelStep:
                 f"data_parallel: the step takes states, then a batch; got {len(args)}"
             )
         *state, batch = args
-        if not self._calls:
+        if not self._batches.count:
             require_arrays(state, "data_parallel")
-        if not is_any_traced((state, batch)):  # inside a trace nobody could answer
-            self._calls += 1
-            require_like_batches(batch, self._workers, self._calls)
-        return tuple(state), place_batch(batch, self._workers)
+        if is_any_traced((state, batch)):  # inside a trace nobody could answer
+            return tuple(state), place_batch(batch, self._workers)
+        return tuple(state), self._batches.taken(batch)
 
     def _wait(self, state: Any, metrics: Any) -> None:
         """Bounds the number of steps under way."""

@@ -45,6 +45,7 @@ from relaxjax.workers._step_arguments import described, is_own_rows
 _CONFIGURATION = "the configuration of the transformation (digest of its program)"
 _UPDATE = "the update of the transformation (digest of its program)"
 UNSEEN = "could not be traced"
+_START = "Start every process with the same script, configuration, data and versions"
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
 
 
@@ -60,7 +61,9 @@ def require_agreement(
         require_equal_processes("init", describe(tx, params, workers, extra_args))
 
 
-def require_equal_processes(caller: str, mine: Mapping[str, str]) -> None:
+def require_equal_processes(
+    caller: str, mine: Mapping[str, str], remedy: str = _START
+) -> None:
     """Raises on every process if one has another table, of one-line names and values.
 
     The error names all differences between process 0 and the first that differs.
@@ -76,8 +79,9 @@ def require_equal_processes(caller: str, mine: Mapping[str, str]) -> None:
         ]
         if wrong:
             raise ValueError(
-                f"{caller}: processes disagree on " + "; on ".join(wrong) + ". Start "
-                "every process with the same script, configuration, data and versions"
+                f"{caller}: processes disagree on "
+                + "; on ".join(wrong)
+                + f". {remedy}"
             )
 
 
@@ -118,7 +122,7 @@ def _warn_of_same_rows(mine: dict[str, str]) -> None:
             "batch, so that each row is trained on once by every process, and the rest "
             "of a larger batch is missing. Give each process rows of its own, as in "
             "rows[jax.process_index()::jax.process_count()], or another seed",
-            stacklevel=5,
+            stacklevel=6,
         )
 
 

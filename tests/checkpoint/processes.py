@@ -68,10 +68,23 @@ def many(folder: Path, mesh: Any) -> None:
             saves.restore(rows(mesh, 0))
 
 
+def of_the_loop(folder: Path, mesh: Any, process: int) -> None:
+    """Values of the loop are one for all processes; steps may be large."""
+    with Checkpoints(folder, mesh) as saves:
+        for own in (process, np.arange(3) + process, f"of process {process}"):
+            with pytest.raises(
+                ValueError, match=r"save: processes disagree on 'own': "
+            ):
+                saves.save(1, {**rows(mesh, 1), "own": own})
+        assert saves.save(2**31 + 5, {**rows(mesh, 1), "own": 7, "text": "x" * 999})
+        assert saves.steps == [2**31 + 5]
+
+
 def main(folder: Path) -> None:
     here = hosts.join()
     mesh = helpers.mesh_of(4)
     many(folder / "many", mesh)
+    of_the_loop(folder / "loop", mesh, here.process_id)
     for name in NAMES:
         halves(name, folder / name, mesh, here.process_id, len(here.members))
     # A checkpoint of emulated workers, restored on devices of several processes.

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -41,6 +42,24 @@ def test_who_stops_when_asked_has_not_failed(asked):
     with pytest.raises(KeyError):
         out()
     assert ("diagnosis" in team.board.read(WATCH)) == (not asked)
+
+
+def test_who_has_left_stays_away(monkeypatch):
+    """A sign of life that is still under way does not stand after the last one."""
+    team = hosts.join()
+    post, begun = _watch.Watch._post, threading.Event()
+
+    def slow(self: hosts.Watch, flag: str) -> None:
+        if flag == "on":
+            begun.set()
+            time.sleep(0.3)
+        post(self, flag)
+
+    monkeypatch.setattr(_watch.Watch, "_post", slow)
+    with hosts.Watch(team, interval=0.01):
+        assert begun.wait(10)
+    time.sleep(0.6)
+    assert team.board.read(WATCH)["sign/0"].endswith("done")
 
 
 def test_a_second_signal_interrupts():

@@ -4,6 +4,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -157,13 +158,44 @@ def alone(mesh: Mesh, process: int) -> list[Any]:
     if process == 0:
         with mock.patch.object(_together, "PATIENCE", 1.0):
             error = error_of(lambda: relaxjax.consensus(x))
-    step = relaxjax.data_parallel(
-        lambda x, b: (x + jax.lax.psum(b.sum(), "data"), {}), mesh
-    )
-    total = relaxjax.to_workers(jnp.float32(0), mesh)
+    step, total = adder(mesh)
     for _ in range(3):
         (total,) = step(total, np.ones(2, np.float32))[:1]
     return [error, relaxjax.spread(total), float(total.addressable_shards[0].data[0])]
+
+
+def adder(mesh: Mesh) -> tuple[Any, Any]:
+    """A step that adds the sum of all rows, and its state."""
+    step = relaxjax.data_parallel(
+        lambda x, b: (x + jax.lax.psum(b.sum(), "data"), {}), mesh
+    )
+    return step, relaxjax.to_workers(jnp.float32(0), mesh)
+
+
+def shapes(mesh: Mesh, process: int) -> list[Any]:
+    """Later batches of other shapes: on both processes, then on process 1 alone."""
+    step, total = adder(mesh)
+    for rows in (2, 4, 2):
+        (total,) = step(total, np.ones(rows, np.float32))[:1]
+    error = ""
+    if process == 1:
+        with mock.patch.object(_together, "PATIENCE", 1.0):
+            error = error_of(lambda: step(total, np.ones(4, np.float32)))
+    return [error, relaxjax.spread(total), float(total.addressable_shards[0].data[0])]
+
+
+def repeated(process: int) -> float:
+    """Process 1 gives a batch that it refuses itself, and then another one.
+
+    Two workers of a device of either process: rows are compared in steps 1, 2, 4, ..
+    """
+    devices = np.asarray(jax.devices()).reshape(2, 2).T
+    step, total = adder(Mesh(devices, ("data", "model")))
+    for number in range(1, 6):
+        if process == 1 and number == 3:
+            assert "do not divide" in error_of(partial(step, total, np.ones(3)))
+        (total,) = step(total, np.ones(2, np.float32))[:1]
+    return float(total.addressable_shards[0].data[0])
 
 
 def main(out: Path) -> None:
@@ -190,6 +222,8 @@ def main(out: Path) -> None:
     copies = relaxjax.to_workers({"w": sharded}, mesh)
     results["copies"] = np.asarray(relaxjax.consensus(copies)["w"]).tolist()
     results["alone"] = alone(mesh, mine[0])
+    results["shapes"] = shapes(mesh, mine[0])
+    results["repeated"] = repeated(mine[0])
     results |= checkpointed(out / "checkpoints", mesh, copies)
     (out / f"{here.process_id}.json").write_text(json.dumps(results))
 

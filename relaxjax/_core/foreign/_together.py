@@ -2,45 +2,43 @@
 
 gloo pairs the collectives of such a program with whatever the other processes run next,
 and all of them compute wrong numbers. NCCL hangs. JAX's coordination service has
-barriers beside the collectives, and no public door to them (checked: 0.10, 0.12).
+barriers beside the collectives, and no public door to them (checked: 0.10, 0.12). It
+counts the meetings of each name, those that failed too.
 
 Cost: with several processes, a round trip to process 0; else nothing.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import jax
 from jax._src import distributed
 
 PATIENCE = 600.0
 """Seconds that a process waits for the others."""
-_MET: Counter[str] = Counter()
 
 
-def meet(caller: str, arrays: Iterable[jax.Array]) -> None:
-    """Waits until all processes that hold a part of the arrays are here.
+def processes_of(arrays: Iterable[jax.Array]) -> list[int]:
+    """The processes that hold a part of the arrays, rising."""
+    devices = {device for x in arrays for device in x.sharding.device_set}
+    return sorted({device.process_index for device in devices})
+
+
+def meet(place: str, processes: Sequence[int], what: str) -> None:
+    """Waits until all of these processes are here, by a name for the place.
 
     Raises:
-      RuntimeError: some of them are not, after `PATIENCE` seconds.
+      RuntimeError: some are not, after `PATIENCE` seconds; `what` says what they were
+        to do, and a remedy.
     """
     client = distributed.global_state.client
-    devices = {device for x in arrays for device in x.sharding.device_set}
-    processes = sorted({device.process_index for device in devices})
     if client is None or len(processes) < 2:
         return
-    place = f"relaxjax/{caller}/{'-'.join(map(str, processes))}"
-    _MET[place] += 1
     try:
-        client.wait_at_barrier(
-            f"{place}/{_MET[place]}", int(1000 * PATIENCE), processes
-        )
+        client.wait_at_barrier(f"relaxjax/{place}", int(1000 * PATIENCE), [*processes])
     except Exception as error:  # JAX's error type has changed
         if "DEADLINE_EXCEEDED" not in str(error):
             raise  # another has died, which `hosts.Watch` tells
         raise RuntimeError(
-            f"{caller}: process {jax.process_index()} has waited {PATIENCE:g} s for "
-            f"all of the processes {processes} to call it, as each of them holds a "
-            "part of the workers. Call it on every process, and write or print on "
-            "one: not under `if jax.process_index() == 0:`"
+            f"{place.partition('/')[0]}: process {jax.process_index()} has waited "
+            f"{PATIENCE:g} s for all of the processes {[*processes]} to {what}"
         ) from error

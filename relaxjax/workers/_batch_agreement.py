@@ -1,0 +1,60 @@
+"""Batches of several processes go together, call by call.
+
+    call 1               kinds and shapes are compared, and rows
+    calls 2, 4, 8, ..    rows of workers that processes share are compared
+    other shapes         a process whose batch has other shapes than before waits until
+                         all others have them too: programs would be unlike
+
+A call counts once its batch is placed. One that this process refuses may be repeated
+with another batch, while the others wait in their step: it is not compared again.
+
+Cost: that of `require_like_batches`; a barrier where shapes change.
+"""
+
+import hashlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from relaxjax._core.foreign._together import meet
+from relaxjax.workers._mesh import WorkerMesh
+from relaxjax.workers._startup_agreement import require_like_batches
+from relaxjax.workers._step_arguments import place_batch
+
+_OTHERS = (
+    "bring batches of the shapes {} too: each process gives as many rows as the others "
+    "in each step. Leave out, or fill up, a last batch that is smaller on one"
+)
+
+
+class Batches:
+    """The batches of one step, on this process.
+
+    Attributes:
+      count: the number of batches that were placed.
+    """
+
+    def __init__(self, workers: WorkerMesh):
+        self._workers, self.count, self._compared = workers, 0, 0
+        self._shapes: Any = None
+
+    def taken(self, batch: Any) -> Any:
+        """The batch on the mesh; raises on every process if two do not go together."""
+        call = self.count + 1
+        if call > self._compared:
+            require_like_batches(batch, self._workers, call)
+            self._compared = call
+        placed = place_batch(batch, self._workers)
+        if self._workers.processes > 1:
+            self._require_shapes([str(jnp.shape(x)) for x in jax.tree.leaves(batch)])
+        self.count = call
+        return placed
+
+    def _require_shapes(self, shapes: list[str]) -> None:
+        if self._shapes not in (None, shapes):
+            digest = hashlib.sha256(str(shapes).encode()).hexdigest()[:16]
+            told = _OTHERS.format(", ".join(shapes))
+            here = self._workers.process_indices
+            meet(f"data_parallel/shapes/{digest}", here, told)
+        self._shapes = shapes
