@@ -9,6 +9,7 @@ stops all of them before the same step.
 Cost: two round trips to process 0 every `interval`; nothing in the step.
 """
 
+import itertools
 import os
 import re
 import signal
@@ -29,6 +30,7 @@ _GRACE = 3.0  # seconds for the main thread to leave by itself
 _LAST = 2.0  # seconds more for process 0, whose end aborts the others
 _SOON = 0.1  # of the interval, while processes agree on where to stop
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+_WATCHES = itertools.count()  # of this program: all processes make as many
 _BROKEN = re.compile("gloo|nccl|collective|unavailable|socket|connection", re.I)
 
 
@@ -80,7 +82,7 @@ class Watch:
         self._mine = hosts.members[hosts.process_id]
         self._patience = Patience(lost_after, stuck_after)
         self._interval = interval
-        self._signs = Signs(len(hosts.members))
+        self._signs, self._number = Signs(len(hosts.members)), next(_WATCHES)
         self._stop = Stop(hosts)
         self._posted = 0.0  # when process 0 answered last
         self._diagnosis: str | None = None
@@ -145,7 +147,7 @@ class Watch:
         with suppress(Exception):  # what JAX raises then has no type of its own
             while not (self._left.is_set() or self._diagnosed.is_set()):
                 self._post("on")
-                texts = self._hosts.board.read(WATCH)
+                texts = self._of_this_watch(self._hosts.board.read(WATCH))
                 self._posted = time.monotonic()
                 heard = self._signs.update(texts, self._posted)
                 self._stop.agree(texts)
@@ -157,8 +159,19 @@ class Watch:
                 self._left.wait(pause * self._interval)
 
     def _post(self, flag: str) -> None:
-        text = self._signs.next_sign(self._stop.step, flag)
+        text = f"{self._signs.next_sign(self._stop.step, flag)} {self._number}"
         self._hosts.board.put(f"{WATCH}/sign/{self._hosts.process_id}", text)
+
+    def _of_this_watch(self, texts: dict[str, str]) -> dict[str, str]:
+        """What was read, without signs of a watch before; in a later one is gone."""
+        found = {}
+        for key, text in texts.items():
+            *sign, number = text.split() if key.startswith("sign/") else (text, "")
+            if number and int(number) > self._number:
+                sign = [sign[0], "-1", "done"]
+            if not number or int(number) >= self._number:
+                found[key] = " ".join(sign)
+        return found
 
     def _adopt(self, diagnosis: str) -> None:
         """Posts a diagnosis, or adopts the one that was posted first."""

@@ -10,6 +10,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from scripts.pictures import (
+    course,
     frontier,
     gaps,
     goodput,
@@ -48,6 +49,7 @@ def _drawn(figure: Callable[[], Figure], *, transparent: bool) -> Callable[..., 
 
 
 PICTURES = {
+    "course.svg": Picture(_drawn(course.figure, transparent=True), course.SOURCES),
     "frontier-chars.svg": Picture(
         _drawn(frontier.figure, transparent=True), frontier.SOURCES
     ),

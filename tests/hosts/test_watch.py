@@ -59,7 +59,18 @@ def test_who_has_left_stays_away(monkeypatch):
     with hosts.Watch(team, interval=0.01):
         assert begun.wait(10)
     time.sleep(0.6)
-    assert team.board.read(WATCH)["sign/0"].endswith("done")
+    assert team.board.read(WATCH)["sign/0"].split()[2] == "done"
+
+
+def test_signs_of_another_watch_in_the_program():
+    """Those of one before say nothing; who is in a later one has left."""
+    _, mine, _ = (hosts.Watch(hosts.join()) for _ in range(3))
+    number = mine._number
+    signs = {f"sign/{i}": f"17 9 on {number - 1 + i}" for i in range(3)}
+    texts = {**signs, "diagnosis": "process 1 is lost", "at/1": "7"}
+    found = mine._of_this_watch(texts)
+    kept = {"sign/1": "17 9 on", "sign/2": "17 -1 done"}
+    assert found == {**kept, "diagnosis": "process 1 is lost", "at/1": "7"}
 
 
 def test_a_second_signal_interrupts():
