@@ -60,8 +60,9 @@ def test_prose_has_few_figures(page):
 
 def test_every_result_is_shown_by_a_page():
     pages = "".join(page.read_text() for page in PAGES.values())
-    tables = (figures.ROOT / "scripts" / "tables").glob("*.py")
-    pages += "".join(x.read_text() for x in tables)
+    for made in ("tables", "pictures"):
+        files = (figures.ROOT / "scripts" / made).glob("*.py")
+        pages += "".join(x.read_text() for x in files)
     pages += "".join(x.read_text() for x in (figures.DOCS / "_ext").glob("*.py"))
     pages += "".join(x.read_text() for x in (figures.DOCS / "archive").glob("*.md"))
     names = {path.stem for path in (figures.DOCS / "results").glob("*.json")}
