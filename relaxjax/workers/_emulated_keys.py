@@ -19,7 +19,7 @@ UNLIKE = ("rbg", "unsafe_rbg")
 
 def warn_of_default() -> None:
     """Warns if keys are of these unless the user says otherwise."""
-    default = jax.config.jax_default_prng_impl
+    default = jax.config.values["jax_default_prng_impl"]
     if default in UNLIKE:
         warnings.warn(
             f"emulate: jax_default_prng_impl is {default!r}, and emulated workers draw "
