@@ -1,6 +1,6 @@
 """Figure 1: how far from optimal each order is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import mean, median, quantiles
 from typing import Annotated, Any
 
@@ -57,13 +57,13 @@ def quality(
     )
 
 
-def gaps(graph: Graph, least: float, random_orders: int) -> dict[str, float]:
+def gaps(graph: Graph, least: float, at_random: Sequence[float]) -> dict[str, float]:
     """The share by which each order exceeds a makespan.
 
     Args:
       graph: the worker's graph.
       least: the makespan, in seconds.
-      random_orders: number of random orders, whose mean is taken.
+      at_random: the shares of random orders, whose mean is taken.
     """
     orders: dict[str, Callable[[Graph], list[str]]] = {
         "tic": schedule.tic,
@@ -71,7 +71,7 @@ def gaps(graph: Graph, least: float, random_orders: int) -> dict[str, float]:
         "best": schedule.best,
     }
     return {
-        "random": mean(_at_random(graph, least, random_orders)),
+        "random": mean(at_random),
         **{
             n: schedule.makespan(graph, f(graph)) / least - 1 for n, f in orders.items()
         },
@@ -102,12 +102,13 @@ def _random_graphs(graphs: int, random_orders: int) -> dict[str, Any]:
         family = FAMILIES[seed % len(FAMILIES)]
         graph = schedule.random_graph(family, recvs=6 + seed // 3 % 13, seed=seed)
         least = schedule.makespan(graph, schedule.optimum(graph))
-        row = gaps(graph, least, random_orders)
+        at_random = _at_random(graph, least, random_orders)
+        row = gaps(graph, least, at_random)
         # What local search alone does, where `best` would be exact.
         searched = schedule.local_search(graph, [schedule.tac(graph)], evaluations=5000)
         row["search only"] = schedule.makespan(graph, searched) / least - 1
         rows[family].append(row)
-        each += _at_random(graph, least, random_orders)
+        each += at_random
     rows["all"] = [row for family in FAMILIES for row in rows[family]]
     found: dict[str, Any] = {name: _summary(every) for name, every in rows.items()}
     found["all"] |= _summary([{"each random": gap} for gap in each])
@@ -122,11 +123,12 @@ def _large_graphs(random_orders: int) -> dict[str, Any]:
     return {
         f"{family}, {recvs} recvs": _summary(
             [
-                gaps(graph, schedule.lower_bound(graph), random_orders)
+                gaps(graph, least, _at_random(graph, least, random_orders))
                 for graph in (
                     schedule.random_graph(family, recvs=recvs, seed=seed)
                     for seed in range(10)
                 )
+                for least in [schedule.lower_bound(graph)]
             ]
         )
         for family in ("random", "pairs")
@@ -155,7 +157,7 @@ def _model_row(graph: Graph, random_orders: int) -> dict[str, Any]:
         "recvs": len(graph.recvs),
         "ops": len(graph.ops),
         "against": "optimum" if exact else "bound",
-        **gaps(graph, least, random_orders),
+        **gaps(graph, least, _at_random(graph, least, random_orders)),
         "best over the bound": best / bound - 1,
     }
 

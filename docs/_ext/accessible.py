@@ -1,8 +1,8 @@
 """Pages by keyboard and screen reader, where the theme leaves something out.
 
 Rules of axe-core 4.14: a box that scrolls can be focused, a heading has a level, and
-the empty corner of a table is no heading. Contrast and alternative
-texts are right by themselves.
+the empty corner of a table is no heading. The theme has contrast and alternative texts
+right.
 """
 
 from typing import Any

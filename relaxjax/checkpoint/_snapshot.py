@@ -5,7 +5,7 @@ know all pieces and who writes them; each has the bytes of its own pieces. They 
 copied before `snapshot` returns, so that the state may be donated to the next step.
 
 Cost: a copy of what this process holds. Several processes also gather the digests of
-all pieces (32 bytes each) before the next step.
+all pieces (32 bytes each), and compare the values of the loop, before the next step.
 """
 
 import hashlib
@@ -22,6 +22,10 @@ from relaxjax.workers import require_equal_processes
 
 Block = tuple[tuple[int, int], ...]
 """Start and stop along each axis of a row."""
+_ONE_VALUE = (
+    "A checkpoint keeps one value of the training loop for all processes. Derive it "
+    "from the step, or make an array of the workers of it by relaxjax.to_workers"
+)
 
 
 class Piece(NamedTuple):
@@ -66,12 +70,6 @@ def snapshot(state: Any, processes: tuple[int, ...]) -> Snapshot:
         digests = _gathered({i: digest(x) for i, x in held.items()}, len(pieces))
     process, first = jax.process_index(), min(processes)
     return Snapshot(pieces, held, digests, leaves, values, process, first)
-
-
-_ONE_VALUE = (
-    "A checkpoint keeps one value of the training loop for all processes. Derive it "
-    "from the step, or make an array of the workers of it by relaxjax.to_workers"
-)
 
 
 def _told(value: Any) -> str:
@@ -124,16 +122,18 @@ def _ranges(index: tuple[slice, ...], shape: tuple[int, ...]) -> Block:
 
 
 def _plain(name: str, x: Any) -> Any:
-    if isinstance(x, np.ndarray | np.generic) and _comes_back(x):
-        kind = str(x.dtype), np.shape(x), np.asarray(x).tobytes().hex()
-        return {"numpy": kind, "scalar": isinstance(x, np.generic)}
-    if isinstance(x, bool | int | float | str):
+    what = type(x).__name__
+    if isinstance(x, np.ndarray | np.generic):
+        if _comes_back(x):
+            kind = str(x.dtype), np.shape(x), np.asarray(x).tobytes().hex()
+            return {"numpy": kind, "scalar": isinstance(x, np.generic)}
+        what = f"{what} of {x.dtype}"
+    elif isinstance(x, bool | int | float | str):
         return x
     raise TypeError(
-        f"checkpoint: {name!r} is a {type(x).__name__}"
-        f"{f' of {x.dtype}' if isinstance(x, np.ndarray | np.generic) else ''}; the "
-        "state may hold arrays of the workers, NumPy arrays of numbers or texts, "
-        "without masks, and Python's numbers and texts"
+        f"checkpoint: {name!r} is a {what}; the state may hold arrays of the workers, "
+        "NumPy arrays of numbers or texts, without masks, and Python's numbers and "
+        "texts"
     )
 
 

@@ -30,7 +30,7 @@ _GRACE = 3.0  # seconds for the main thread to leave by itself
 _LAST = 2.0  # seconds more for process 0, whose end aborts the others
 _SOON = 0.1  # of the interval, while processes agree on where to stop
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
-_WATCHES = itertools.count()  # of this program: all processes make as many
+_ENTERED = itertools.count()  # in this program: all processes enter as many
 _BROKEN = re.compile("gloo|nccl|collective|unavailable|socket|connection", re.I)
 
 
@@ -82,7 +82,7 @@ class Watch:
         self._mine = hosts.members[hosts.process_id]
         self._patience = Patience(lost_after, stuck_after)
         self._interval = interval
-        self._signs, self._number = Signs(len(hosts.members)), next(_WATCHES)
+        self._signs, self._number = Signs(len(hosts.members)), 0
         self._stop = Stop(hosts)
         self._posted = 0.0  # when process 0 answered last
         self._diagnosis: str | None = None
@@ -96,13 +96,10 @@ class Watch:
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 self._handlers[number] = signal.signal(number, self._hear)
-        self._posted = time.monotonic()
+        self._posted, self._number = time.monotonic(), next(_ENTERED)
         self._talking = threading.Thread(target=self._talk, daemon=True)
-        for thread in (
-            self._talking,
-            threading.Thread(target=self._guard, daemon=True),
-        ):
-            thread.start()
+        self._talking.start()
+        threading.Thread(target=self._guard, daemon=True).start()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -163,14 +160,18 @@ class Watch:
         self._hosts.board.put(f"{WATCH}/sign/{self._hosts.process_id}", text)
 
     def _of_this_watch(self, texts: dict[str, str]) -> dict[str, str]:
-        """What was read, without signs of a watch before; in a later one is gone."""
-        found = {}
-        for key, text in texts.items():
-            *sign, number = text.split() if key.startswith("sign/") else (text, "")
-            if number and int(number) > self._number:
-                sign = [sign[0], "-1", "done"]
-            if not number or int(number) >= self._number:
-                found[key] = " ".join(sign)
+        """What was read, without signs of watches before.
+
+        Who is in a later one has left this one.
+        """
+        found = dict(texts)
+        for key in (key for key in texts if key.startswith("sign/")):
+            sign, _, number = texts[key].rpartition(" ")
+            found[key] = sign
+            if int(number) > self._number:
+                found[key] = f"{sign.split()[0]} -1 done"
+            elif int(number) < self._number:
+                del found[key]
         return found
 
     def _adopt(self, diagnosis: str) -> None:

@@ -51,8 +51,11 @@ def emulate(workers: int | Mapping[str, int]) -> Emulation:
       A mesh-like object, plain data.
 
     Raises:
-      ValueError: no axis, a size below 1, or more workers than 131072. A warning if
-        `jax_default_prng_impl` is one whose equal keys draw unlike numbers here.
+      ValueError: no axis, a size below 1, or more workers than 131072.
+
+    Warns:
+      UserWarning: `jax_default_prng_impl` is one whose equal keys draw unlike numbers
+        under emulation.
 
     Example:
       >>> import relaxjax

@@ -1,7 +1,7 @@
 """Models of flax.nnx that hold one variable in two places.
 
-JAX takes such a model apart into arrays, and gives back one variable
-for each place (flax 0.12): weights that were tied are trained apart.
+JAX takes such a model apart into arrays, and gives back one variable for each place
+(flax 0.12): weights that were tied are trained apart.
 """
 
 import sys

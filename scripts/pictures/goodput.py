@@ -9,15 +9,7 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from scripts.pictures.style import (
-    BLUE,
-    GRAY,
-    GREEN,
-    ORANGE,
-    PINK,
-    grayed,
-    plot,
-)
+from scripts.pictures.style import BLUE, GRAY, GREEN, ORANGE, PINK, grayed, plot
 from scripts.tables.rows import DOCS
 
 SOURCES = (DOCS / "chaos",)

@@ -4,7 +4,7 @@ from statistics import median
 
 from matplotlib.figure import Figure
 
-from scripts.pictures.style import BLUE, GRAY, GREEN, ORANGE, WIDTH, grayed
+from scripts.pictures.style import BLUE, GREEN, ORANGE, WIDTH, grayed
 from scripts.tables.memory import NAMES as PROCESSES
 from scripts.tables.rows import DOCS, result
 from scripts.tables.speed import NAMES as STEPS
@@ -14,7 +14,7 @@ COLORS = {"by hand": GREEN, "DDP": ORANGE}
 
 
 def figure() -> Figure:
-    """The picture of `speed.md`: bars, the shortest beside what it is compared with."""
+    """The picture of `speed.md`: bars of relaxjax, and of what it is compared with."""
     found = Figure(figsize=(WIDTH, 5.2), layout="constrained")
     above, below = found.subplots(2)
     seconds = result("first-step")["seconds"]["mesh"]
@@ -30,8 +30,6 @@ def figure() -> Figure:
         )
         axes.set_xlabel(label)
         grayed(axes)
-        for name in axes.get_yticklabels():
-            name.set_color(GRAY)
     return found
 
 

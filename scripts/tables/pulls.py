@@ -1,6 +1,5 @@
 """Orders of pulls in programs for eight H100s that were not run."""
 
-from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -18,24 +17,24 @@ def shares() -> list[str]:
     rows = result("pulls")["rows"]
     lines = heads("order", ["MiB", "transfers", *SHARES, "exposed ms"])
     for size in sorted({each["bytes"] for each in rows}):
-        lines += _lines([x for x in rows if x["bytes"] == size], _pulled)
+        lines += _lines([x for x in rows if x["bytes"] == size])
     return lines
 
 
-def _lines(rows: list[Row], cells: Callable[[list[Row]], list[str]]) -> list[str]:
+def _lines(rows: list[Row]) -> list[str]:
     """A line for each order; those with equal cells, and random ones, share it."""
     shared: dict[tuple[str, ...], list[str]] = {}
     for name, title in TITLES.items():
-        own = cells([x for x in rows if x["order"] == name])
+        own = _cells([x for x in rows if x["order"] == name])
         shared.setdefault(tuple(own), []).append(title)
     lines = [row(", ".join(names), own) for own, names in shared.items()]
     drawn = [x for x in rows if _random(x)]
     label = f"random, {len(drawn)}: least, median, most"
     reverse = [x for x in rows if x["order"] == "reversed"]
-    return [*lines, row(label, cells(drawn)), row("reversed", cells(reverse))]
+    return [*lines, row(label, _cells(drawn)), row("reversed", _cells(reverse))]
 
 
-def _pulled(rows: list[Row]) -> list[str]:
+def _cells(rows: list[Row]) -> list[str]:
     counts = sorted({x["transfers"] for x in rows})
     transfers = " - ".join(str(x) for x in dict.fromkeys((counts[0], counts[-1])))
     size = f"{rows[0]['bytes'] / MIB:g}"

@@ -64,8 +64,11 @@ def test_who_has_left_stays_away(monkeypatch):
 
 def test_signs_of_another_watch_in_the_program():
     """Those of one before say nothing; who is in a later one has left."""
-    _, mine, _ = (hosts.Watch(hosts.join()) for _ in range(3))
-    number = mine._number
+    with hosts.Watch(hosts.join()) as mine:
+        number = mine._number
+    hosts.Watch(hosts.join())  # one that is not entered counts for nothing
+    with hosts.Watch(hosts.join()) as another:
+        assert another._number == number + 1
     signs = {f"sign/{i}": f"17 9 on {number - 1 + i}" for i in range(3)}
     texts = {**signs, "diagnosis": "process 1 is lost", "at/1": "7"}
     found = mine._of_this_watch(texts)

@@ -177,11 +177,12 @@ def shapes(mesh: Mesh, process: int) -> list[Any]:
     step, total = adder(mesh)
     for rows in (2, 4, 2):
         (total,) = step(total, np.ones(rows, np.float32))[:1]
-    error = ""
-    if process == 1:
-        with mock.patch.object(_together, "PATIENCE", 1.0):
-            error = error_of(lambda: step(total, np.ones(4, np.float32)))
-    return [error, relaxjax.spread(total), float(total.addressable_shards[0].data[0])]
+    errors: list[str] = []
+    for other in (np.ones(4, np.float32), np.ones(2, np.int32)):
+        if process == 1:
+            with mock.patch.object(_together, "PATIENCE", 1.0):
+                errors.append(error_of(partial(step, total, other)))
+    return [errors, relaxjax.spread(total), float(total.addressable_shards[0].data[0])]
 
 
 def repeated(process: int) -> float:

@@ -4,7 +4,7 @@ XLA compiles by many small allocations, and some stay. glibc keeps the free page
 between them, and large arrays come on top. `malloc_trim` gives these pages back, once
 for a program. Other allocators are left alone.
 
-Cost: some 30 ms beside a compilation of seconds.
+Cost: milliseconds, once for a compilation of seconds.
 """
 
 import ctypes

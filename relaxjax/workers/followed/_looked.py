@@ -123,18 +123,13 @@ def _kind(x: Any) -> Any:
 
 def _looked(traced: Any, state: tuple[Any, ...], heard: Sequence[Heard]) -> Looked:
     spec = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state)
-    results = iter(traced.jaxpr.jaxpr.outvars)
-    of_state, _, _ = traced.out_info
-    for _ in jax.tree.leaves(of_state):
-        next(results)
+    outs = traced.jaxpr.jaxpr.outvars
+    results = iter(outs[len(jax.tree.leaves(traced.out_info[0])) :])
     given = []
     for x in heard:
         if x.leaves is not None:
-            value, updates, before, params, *made = (
-                [*islice(results, count)] for count in x.leaves
-            )
-            made = made[0], made[1]
-            given.append(Given(x.at, value, updates, before, params, made, None))
+            *parts, made, after = ([*islice(results, count)] for count in x.leaves)
+            given.append(Given(x.at, *parts, made=(made, after), trace=None))
     found = Looked(traced.jaxpr, spec, given, (), bool(heard))
     if places := found.places_of([x.params for x in given]):
         return found._replace(places=places)
