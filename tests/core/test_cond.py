@@ -86,6 +86,27 @@ def test_what_acts_or_stays():
     assert out["a"].tolist() == [5, 2]
 
 
+def test_what_a_turn_makes_vary_is_typed_so_from_the_start():
+    seen = []
+
+    def body(due, x, y):
+        out = when(due, lambda x, y: [x[0] + y, 2 * x[1]], x, y)
+        seen.append([varying(leaf) for leaf in out])
+        return out
+
+    mapped = jax.shard_map(
+        body,
+        mesh=mesh_of(2),
+        in_specs=(P(), P(), P("data")),
+        out_specs=[P("data"), P()],
+    )
+    run = jax.jit(mapped)
+    for due, expected in ((False, [[1, 1], 3]), (True, [[5, 6], 6])):
+        out = run(jnp.bool_(due), [jnp.ones(1), jnp.float32(3)], jnp.array([4.0, 5]))
+        assert [x.tolist() for x in out] == expected
+    assert seen == [[{"data"}, set()]]
+
+
 def test_a_loop_of_many_small_leaves_is_compiled_leaf_by_leaf():
     """XLA for CPUs makes one function of a small loop, which took it a minute here."""
 

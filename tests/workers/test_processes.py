@@ -42,7 +42,7 @@ def test_every_form_of_rows_trains_as_one_process_does(tmp_path):
     for error, kind in zip(errors, ("float32[4]", "int32[2]"), strict=True):
         assert error.startswith("data_parallel: process 1 has waited 1 s for all of")
         assert f"to bring batches with batch leaf '' {kind} too" in error
-    assert results["repeated"] == 10
+    assert results["repeated"] == 6
     assert other == results
     alone = processes.trained(helpers.mesh_of(4), 0, 1, lambda batch: batch)
     for name in processes.FORMS:
