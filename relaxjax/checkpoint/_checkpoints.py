@@ -7,6 +7,7 @@ from typing import Any, SupportsIndex
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
 from relaxjax._core.foreign._folders import local_path
+from relaxjax.checkpoint._agreed import together
 from relaxjax.checkpoint._files import require_shared, writable_folder
 from relaxjax.checkpoint._folder import step_of
 from relaxjax.checkpoint._lock import WriterLock
@@ -124,15 +125,18 @@ class Checkpoints:
         if self._why_not:
             return False
         self._require_newest(step)
-        self._require_workers(state)
-        plan = {**self._plan, **structure_of(state)}
-        metadata = {
-            "step": step,
-            "workers": self._workers.n,
-            "mesh": self._axes,
-            "slices": slices_of(state),
-            "plan": plan,
-        }
+
+        def described() -> dict[str, Any]:
+            self._require_workers(state)
+            return {
+                "step": step,
+                "workers": self._workers.n,
+                "mesh": self._axes,
+                "slices": slices_of(state),
+                "plan": {**self._plan, **structure_of(state)},
+            }
+
+        metadata = together("save", len(self._processes), described)
         self._store.begin(step, snapshot(state, self._processes), metadata)
         return True
 
@@ -173,10 +177,14 @@ class Checkpoints:
         self._report = None
         if step is None and self._store.begins and not self.steps:
             return 0, state
-        folder, alone = self._store.directory, len(self._processes) == 1
-        step, saved = opened("restore", folder, lambda: self.steps, step, again=alone)
-        require_same_run(saved.metadata["plan"], self._plan)
-        state, self._report = restored(saved, state, self._axes)
+        folder, count = self._store.directory, len(self._processes)
+        step, saved = opened("restore", folder, lambda: self.steps, step, count)
+
+        def filled() -> tuple[Any, Resized | None]:
+            require_same_run(saved.metadata["plan"], self._plan)
+            return restored(saved, state, self._axes)
+
+        state, self._report = together("restore", count, filled)
         if forget_newer:
             self._store.forget_after(step)
         self._store.at = step

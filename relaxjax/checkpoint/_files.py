@@ -15,14 +15,15 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
 from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._together import gathered
 from relaxjax.checkpoint._snapshot import Block, Snapshot, digest
 
 FORMAT = 1
@@ -53,13 +54,13 @@ def require_shared(folder: Path, processes: Sequence[int]) -> str:
     drawn = np.frombuffer(os.urandom(8), np.uint32)
     if len(processes) == 1:
         return drawn.tobytes().hex()
-    gather = multihost_utils.process_allgather
-    name = np.asarray(gather(drawn))[processes[0]].tobytes().hex()
+    gather = partial(gathered, "Checkpoints")
+    name = gather(drawn)[processes[0]].tobytes().hex()
     mark = folder / f".shared-{name}"
     if jax.process_index() == processes[0]:
         mark.touch()
     gather(np.int32(0))  # it is there before anybody looks
-    there = np.asarray(gather(np.bool_(mark.exists())))
+    there = gather(np.bool_(mark.exists()))
     mark.unlink(missing_ok=True)
     if blind := [i for i in processes if not there[i]]:
         raise ValueError(

@@ -17,8 +17,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
+from relaxjax._core.foreign._together import gathered
 from relaxjax.workers import broadcast_from_first_process
 
 ITEM = "state"
@@ -40,8 +40,8 @@ def steps_seen(folder: Path, processes: int) -> list[int]:
     here = steps_in(folder)
     if processes == 1:
         return here
-    count = broadcast_from_first_process(np.asarray([len(here)]), processes)
-    padded = np.zeros(int(count[0]), np.int64)
+    counts = gathered("Checkpoints", np.int32(len(here)))
+    padded = np.zeros(int(counts[0]), np.int64)
     padded[: len(here)] = here[: len(padded)]
     sent = broadcast_from_first_process(padded.view(np.uint32), processes)  # by JAX
     return np.asarray(sent).view(np.int64).tolist()
@@ -93,7 +93,7 @@ def move_aside(folder: Path, steps: Sequence[int], processes: Sequence[int]) -> 
         except OSError as raised:
             error = raised
     if len(processes) > 1:
-        failed = np.asarray(multihost_utils.process_allgather(np.bool_(bool(error))))
+        failed = gathered("restore", np.bool_(bool(error)))
         if failed.any() and error is None:
             raise OSError(f"restore: process {processes[0]} could not move {steps}")
     if error:

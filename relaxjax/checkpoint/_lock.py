@@ -16,9 +16,9 @@ from typing import IO, Any
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
 from relaxjax._core.foreign._json import SMALL, read_json
+from relaxjax._core.foreign._together import gathered
 from relaxjax._core.foreign._types import wrong
 
 try:
@@ -54,8 +54,8 @@ class WriterLock:
             self.shared = other is not None and _is_me(other)
             other = None if self.shared else other
         if len(processes) > 1:
-            refused = multihost_utils.process_allgather(np.bool_(other is not None))
-            if np.asarray(refused).any():
+            refused = gathered("Checkpoints", np.bool_(other is not None))
+            if refused.any():
                 other = other or _owner(self._path)
         if other is not None:
             raise ValueError(

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
+from relaxjax._core.foreign._together import gathered
 from relaxjax.checkpoint._files import file_of, write
 from relaxjax.checkpoint._folder import ITEM, move_aside, steps_in, steps_seen
 from relaxjax.checkpoint._lock import WriterLock
@@ -69,7 +69,7 @@ class Store:
         self._thread = ThreadPoolExecutor(1)
         self._under_way: _Save | None = None
         self.at: int | None = None
-        self._whole: int | None = None  # `at` when nothing was under way last
+        self._before: int | None = None  # `at` before the save under way
         if self._first and not lock.shared:  # or they may be of a save under way
             for path in directory.iterdir():
                 if _LEFT.match(path.name):
@@ -103,7 +103,7 @@ class Store:
         agreed: Future[bool] = Future()
         whole = run(self._commit, step, folder, written, agreed)
         self._under_way = _Save(step, folder, written, agreed, whole)
-        self.at = step
+        self._before, self.at = self.at, step
 
     def wait(self) -> None:
         """Returns when nothing is under way; all processes call it together.
@@ -124,13 +124,12 @@ class Store:
                 moved = late.exception()
             error, failed = moved, _failed(moved, self._processes)
         if failed:
-            self.at = self._whole
+            self.at = self._before
             if self._first:
                 shutil.rmtree(save.folder, ignore_errors=True)
             what = f"step {save.step} in {self.directory}"
             alone = len(self._processes) == 1
             raise _named(error, failed, alone, what) from error
-        self._whole = self.at
 
     def close(self, *, together: bool = True) -> None:
         """Waits, and ends the thread; not `together`: others may never come to wait."""
@@ -198,7 +197,7 @@ def _failed(error: BaseException | None, processes: tuple[int, ...]) -> dict[int
     number = 0 if error is None else getattr(error, "errno", None) or -1
     if len(processes) == 1:
         return {processes[0]: number} if number else {}
-    numbers = np.asarray(multihost_utils.process_allgather(np.int32(number)))
+    numbers = gathered("checkpoint", np.int32(number))
     return {i: int(numbers[i]) for i in processes if numbers[i]}
 
 

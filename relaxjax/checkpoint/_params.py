@@ -57,7 +57,7 @@ def restore_params(
       {'w': array([0., 1., 2.], dtype=float32)}
     """
     folder = local_path(_CALLER, "directory", directory).absolute()
-    at, saved = opened(_CALLER, folder, lambda: steps_in(folder), step, again=True)
+    at, saved = opened(_CALLER, folder, lambda: steps_in(folder), step)
     arrays = _models(saved, part)
     if not arrays:
         parts = sorted({name.partition("/")[0] for name in saved})

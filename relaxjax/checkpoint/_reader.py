@@ -4,10 +4,15 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import SupportsIndex
 
+import numpy as np
+
 from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._together import gathered
+from relaxjax.checkpoint._agreed import together
 from relaxjax.checkpoint._folder import files_of, found, step_of, steps_in, steps_seen
 from relaxjax.checkpoint._saved import Saved
 
@@ -36,23 +41,37 @@ def opened(
     folder: Path,
     listed: Callable[[], list[int]],
     step: SupportsIndex | None,
-    *,
-    again: bool,
+    processes: int = 1,
 ) -> tuple[int, Saved]:
     """A checkpoint's step and files; the newest where `step` is None.
 
-    With `again`, one that the run removes before it is open, since it keeps a few, is
-    passed over for what there is then. One that is listed again has not been removed.
+    One that the run removes before it is open, since it keeps a few, is passed over for
+    what there is then. One that is listed again has not been removed. Of several
+    processes, all open the same one, or all raise.
     """
     before, wanted = None, None if step is None else step_of(caller, step)
     while True:
         at = found(caller, folder, listed(), wanted)
-        try:
-            return at, Saved(files_of(folder, at))
-        except (OSError, ValueError):
-            if not again or at == before or files_of(folder, at).exists():
-                raise
+        goes_on = at != before
+        saved = together(
+            caller, processes, partial(_unless_removed, files_of(folder, at), goes_on)
+        )
+        missing = np.bool_(saved is None)
+        if processes > 1:
+            missing = gathered(caller, missing).any()
+        if saved is not None and not missing:
+            return at, saved
         before = at
+
+
+def _unless_removed(files: Path, goes_on: bool) -> Saved | None:
+    """The files of a checkpoint; None where they are gone and that is no error."""
+    try:
+        return Saved(files)
+    except (OSError, ValueError):
+        if files.exists() or not goes_on:
+            raise
+    return None
 
 
 class ReadStore:

@@ -10,13 +10,15 @@ all pieces (32 bytes each), and compare the values of the loop, before the next 
 
 import hashlib
 import json
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import multihost_utils
 
+from relaxjax._core.foreign._together import gathered
+from relaxjax.checkpoint._agreed import together
 from relaxjax.checkpoint._tree import data_of, is_array, named
 from relaxjax.workers import require_equal_processes
 
@@ -52,24 +54,26 @@ class Snapshot(NamedTuple):
 
 def snapshot(state: Any, processes: tuple[int, ...]) -> Snapshot:
     """A copy of what this process holds; all processes by these indices make theirs."""
-    pieces: list[Piece] = []
-    held: dict[int, np.ndarray] = {}
-    leaves: dict[str, tuple[str, tuple[int, ...]]] = {}
-    values: dict[str, Any] = {}
+    copies = together("save", len(processes), partial(_copies, state, processes))
+    if len(processes) == 1:
+        return copies
+    told = {f"{name!r}": _told(value) for name, value in copies.values.items()}
+    require_equal_processes("save", told, _ONE_VALUE)
+    here = {i: digest(x) for i, x in copies.bytes.items()}
+    return copies._replace(digests=_digests_of_all(here, len(copies.pieces)))
+
+
+def _copies(state: Any, processes: tuple[int, ...]) -> Snapshot:
+    """The copy, where each process knows the digests of its own pieces only."""
+    out = Snapshot([], {}, None, {}, {}, jax.process_index(), min(processes))
     for name, leaf in named(state).items():
         if is_array(leaf):
             _require_everywhere(name, leaf, len(processes))
-            leaves[name] = str(leaf.dtype), leaf.shape[1:]
-            _copy(name, data_of(leaf), pieces, held)
+            out.leaves[name] = str(leaf.dtype), leaf.shape[1:]
+            _copy(name, data_of(leaf), out.pieces, out.bytes)
         else:
-            values[name] = _plain(name, leaf)
-    digests = None
-    if len(processes) > 1:
-        told = {f"{name!r}": _told(value) for name, value in values.items()}
-        require_equal_processes("save", told, _ONE_VALUE)
-        digests = _gathered({i: digest(x) for i, x in held.items()}, len(pieces))
-    process, first = jax.process_index(), min(processes)
-    return Snapshot(pieces, held, digests, leaves, values, process, first)
+            out.values[name] = _plain(name, leaf)
+    return out
 
 
 def _told(value: Any) -> str:
@@ -144,11 +148,10 @@ def _comes_back(x: np.ndarray | np.generic) -> bool:
     return jnp.dtype(str(x.dtype)) == x.dtype
 
 
-def _gathered(mine: dict[int, str], count: int) -> list[str]:
+def _digests_of_all(mine: dict[int, str], count: int) -> list[str]:
     """The digests of all pieces, from those of each process."""
     rows = np.zeros((count, 32), np.uint8)
     for i, text in mine.items():
         rows[i] = np.frombuffer(bytes.fromhex(text), np.uint8)
-    everywhere = np.asarray(multihost_utils.process_allgather(rows))
-    merged = np.bitwise_or.reduce(everywhere, axis=0)  # each has one owner
+    merged = np.bitwise_or.reduce(gathered("save", rows), axis=0)  # each has one owner
     return [row.tobytes().hex() for row in merged]

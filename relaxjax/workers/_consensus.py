@@ -35,7 +35,7 @@ def consensus(tree: Any) -> Any:
 
     Raises:
       ValueError: leaves have no leading axis in common, as in a tree of one device.
-      RuntimeError: another process has not called it within ten minutes.
+      RuntimeError: another process has not called it within half an hour.
 
     Returns:
       The tree without the worker axis; dtypes stay. On a mesh that has only workers'

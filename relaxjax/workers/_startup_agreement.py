@@ -31,11 +31,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from relaxjax._core._tree import is_key, layout_of, leaf_names
 from relaxjax._core.foreign._job import COUNT, TOKEN
+from relaxjax._core.foreign._together import texts_of_all
 from relaxjax._core.traced._digests import arrays_digest, arrays_of, text_digest
 from relaxjax._core.traced._extra_args import ExtraArgs, with_extra_args
 from relaxjax.workers._mesh import WorkerMesh
@@ -68,7 +68,7 @@ def require_equal_processes(
 
     The error names all differences between process 0 and the first that differs.
     """
-    tables = _gathered(mine)
+    tables = _gathered(caller, mine)
     first = tables[0]
     for process, table in enumerate(tables):
         wrong = [
@@ -115,7 +115,7 @@ def _warn_of_one_alone() -> None:
 
 def _warn_of_same_rows(mine: dict[str, str]) -> None:
     """Warns on every process if all give the same rows."""
-    each = [[*table.values()] for table in _gathered(mine)]
+    each = [[*table.values()] for table in _gathered("data_parallel", mine)]
     if len(each) > 1 and each[0] and all(rows == each[0] for rows in each):
         warnings.warn(
             f"data_parallel: all {len(each)} processes give the same rows as the first "
@@ -129,7 +129,7 @@ def _warn_of_same_rows(mine: dict[str, str]) -> None:
 def _require_same_rows(mine: dict[str, str], workers: WorkerMesh) -> None:
     """Raises on every process if two give unlike rows of one worker."""
     first: dict[str, tuple[int, str]] = {}
-    for process, table in enumerate(_gathered(mine)):
+    for process, table in enumerate(_gathered("data_parallel", mine)):
         for what, digest in table.items():
             other, theirs = first.setdefault(what, (process, digest))
             if digest != theirs:
@@ -166,9 +166,10 @@ def _row_digests(
     return found
 
 
-def _gathered(mine: Mapping[str, str]) -> list[dict[str, str]]:
+def _gathered(caller: str, mine: Mapping[str, str]) -> list[dict[str, str]]:
     """The tables of all processes, of one-line names and values, in their order."""
-    texts = _gather("\n".join(f"{key}\t{value}" for key, value in mine.items()))
+    lines = "\n".join(f"{key}\t{value}" for key, value in mine.items())
+    texts = texts_of_all(caller, lines)
     return [dict(line.split("\t", 1) for line in text.splitlines()) for text in texts]
 
 
@@ -234,17 +235,3 @@ def _digests(
     if program and (arrays := list(arrays_of(program))):
         lines["the arrays of the transformation (digest)"] = arrays_digest(arrays)
     return lines
-
-
-def _gather(text: str) -> list[str]:
-    """The texts of all processes, in their order."""
-    if jax.process_count() == 1:  # also inside a trace
-        return [text]
-    raw = np.frombuffer(text.encode(), np.uint8)
-    sizes = np.asarray(multihost_utils.process_allgather(jnp.int32(raw.size)))
-    padded = np.zeros(int(sizes.max()), np.uint8)
-    padded[: raw.size] = raw
-    rows = np.asarray(multihost_utils.process_allgather(padded))
-    return [
-        row[:size].tobytes().decode() for row, size in zip(rows, sizes, strict=True)
-    ]

@@ -10,12 +10,13 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core._tree import is_key
+from relaxjax._core._tree import is_key, layout_of
 from relaxjax._core._worker_key import fold_all
 from relaxjax._core.layouts._sharding import is_masked
 from relaxjax.workers._emulated_keys import without_equal_keys
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._processes import broadcast_from_first_process
+from relaxjax.workers._startup_agreement import require_equal_processes
 from relaxjax.workers._worker_axis import put
 from relaxjax.workers._worker_state import require_params
 
@@ -80,7 +81,9 @@ def to_workers(
     Raises:
       TypeError: `mesh` is not a mesh, or a leaf is not an array.
       ValueError: unknown axis; the tree is n equal copies already; `same` keys of a
-        kind from which emulated workers draw unlike numbers.
+        kind from which emulated workers draw unlike numbers; processes have unlike
+        shapes or dtypes.
+      RuntimeError: another process has not called it within half an hour.
 
     Example:
       >>> import relaxjax
@@ -89,6 +92,9 @@ def to_workers(
     """
     workers = workers_of(mesh, axis_name, "to_workers")
     require_params("to_workers", tree, workers.n)
+    if workers.processes > 1:
+        kinds = {f"leaf {k!r}": text for k, text in layout_of(tree).leaves.items()}
+        require_equal_processes("to_workers", kinds)
 
     def copy(leaf):
         if isinstance(leaf, jax.Array) and is_key(leaf):

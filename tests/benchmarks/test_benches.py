@@ -310,13 +310,15 @@ def test_too_few_devices_for_a_bench(monkeypatch):
 def test_processes_that_differ(monkeypatch):
     monkeypatch.setattr(WorkerMesh, "processes", property(lambda _: 2))
     monkeypatch.setattr(
-        _agree, "_gather", lambda text: [text, text.replace("float32[3]", "float32[4]")]
+        _agree,
+        "texts_of_all",
+        lambda _, text: [text, text.replace("float32[3]", "float32[4]")],
     )
     tx = relaxjax.all_reduce("data")
     workers = workers_of(relaxjax.emulate(2), None, "test")
     with pytest.raises(ValueError, match=r"leaf 'w': process 0 has float32\[3\], proc"):
         _agree.require_agreement(tx, {"w": np.zeros(3, np.float32)}, workers)
-    monkeypatch.setattr(_agree, "_gather", lambda text: [text, text])
+    monkeypatch.setattr(_agree, "texts_of_all", lambda _, text: [text, text])
     _agree.require_agreement(tx, {"w": np.zeros(3, np.float32)}, workers)
 
 

@@ -1,8 +1,10 @@
 """Trains in several processes, stops in the middle, and goes on; run by a test."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
@@ -10,7 +12,8 @@ import pytest
 
 import relaxjax
 from relaxjax import hosts
-from relaxjax.checkpoint import Checkpoints
+from relaxjax._core.foreign import _together
+from relaxjax.checkpoint import Checkpoints, _reader
 from tests import helpers
 from tests.checkpoint import training
 
@@ -68,6 +71,76 @@ def many(folder: Path, mesh: Any) -> None:
             saves.restore(rows(mesh, 0))
 
 
+def removed(folder: Path, mesh: Any, process: int) -> None:
+    """The run keeps one, and removes it before a reader on all processes has it."""
+    with (
+        Checkpoints(folder, mesh, keep=1) as run,
+        Checkpoints(folder, mesh, read_only=True) as reader,
+    ):
+        run.save(1, rows(mesh, 1))
+        run.wait()
+        whole, seen = reader._store.steps, []
+
+        def steps() -> list[int]:
+            seen.append(whole())
+            if len(seen) == 1:
+                run.save(2, rows(mesh, 2))
+                run.wait()
+            return seen[-1]
+
+        with mock.patch.object(reader._store, "steps", steps):
+            assert reader.restore(rows(mesh, 0))[0] == 2
+        assert seen == [[1], [2]]
+        if process == 1:  # which alone finds it gone
+            real, once = _reader._unless_removed, [None]
+            found = mock.patch.object(
+                _reader,
+                "_unless_removed",
+                lambda *files: once.pop() if once else real(*files),
+            )
+            with found:
+                step = reader.restore(rows(mesh, 0))[0]
+        else:
+            step = reader.restore(rows(mesh, 0))[0]
+        assert step == 2
+
+
+def of_one(folder: Path, mesh: Any, process: int) -> None:
+    """What one process cannot do, both say; and it names who has called alone."""
+    theirs = {**rows(mesh, 1), "own": object() if process else 7}
+    with Checkpoints(folder, mesh, plan={"rate": "0.1"}) as saves:
+        error, why = (TypeError, "") if process else (ValueError, "save: process 1 can")
+        with pytest.raises(error, match=f"{why}.*'own' is a object"):
+            saves.save(1, theirs)
+        few = {"x": np.ones(3)} if process else rows(mesh, 1)  # no array of workers
+        with pytest.raises(
+            ValueError, match=r"process 1 cannot: ValueError|has no array"
+        ):
+            saves.save(1, few)
+        assert saves.save(1, rows(mesh, 1))
+        assert saves.restore(rows(mesh, 0))[0] == 1
+    with Checkpoints(folder, mesh, plan={"rate": f"0.{process + 1}"}) as saves:
+        with pytest.raises(ValueError, match=r"'?rate'?.*0\.1.*0\.2|process 1 cannot"):
+            saves.restore(rows(mesh, 0))
+        assert saves.steps == [1]
+
+
+def alone(folder: Path, mesh: Any, process: int) -> None:
+    """Process 1 asks alone, and gives up; process 0 is told when it comes."""
+    with suppress(KeyError), Checkpoints(folder, mesh) as saves:
+        assert saves.save(1, rows(mesh, 1))
+        saves.wait()
+        waits = mock.patch.object(_together, "PATIENCE", 1.0)
+        why = "has given up" if process == 0 else "has waited 1 s for all of"
+        if process == 0:
+            relaxjax.spread(rows(mesh, 1))  # until process 1 has given up
+        with waits, pytest.raises(RuntimeError, match=f"Checkpoints: .*{why}"):
+            saves.restore(rows(mesh, 0))
+        if process == 1:
+            relaxjax.spread(rows(mesh, 1))
+        raise KeyError
+
+
 def of_the_loop(folder: Path, mesh: Any, process: int) -> None:
     """Values of the loop are one for all processes; steps may be large."""
     with Checkpoints(folder, mesh) as saves:
@@ -84,6 +157,8 @@ def main(folder: Path) -> None:
     here = hosts.join()
     mesh = helpers.mesh_of(4)
     many(folder / "many", mesh)
+    removed(folder / "removed", mesh, here.process_id)
+    of_one(folder / "one", mesh, here.process_id)
     of_the_loop(folder / "loop", mesh, here.process_id)
     for name in NAMES:
         halves(name, folder / name, mesh, here.process_id, len(here.members))
@@ -103,6 +178,7 @@ def main(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"is not the folder that processes \[1"):
         Checkpoints(folder / f"of process {here.process_id}", mesh)
     fewer(folder)
+    alone(folder / "alone", mesh, here.process_id)
 
 
 def fewer(folder: Path) -> None:

@@ -4,17 +4,19 @@ import json
 import multiprocessing
 import random
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from relaxjax import emulate
+from relaxjax import emulate, hosts
 from relaxjax.checkpoint import Checkpoints
 from tests.checkpoint import trainer
 
 LIVES = 5
+ROOT = Path(trainer.__file__).parents[2]
 START = multiprocessing.get_context("forkserver")
 
 
@@ -42,6 +44,11 @@ class Books:
             "waited": self.began,
             "failed": self.failed,
         }[what](about)
+
+    def enter(self, journal: Path) -> None:
+        """Adds the lines of a journal, if there is one."""
+        for line in journal.read_text().splitlines() if journal.exists() else ():
+            self.add(*json.loads(line))
 
     def listed(self, steps: list[int]) -> None:
         """A life begins; what the last one had under way is there, or is not."""
@@ -137,8 +144,7 @@ def lives(
     run.join(120)
     assert run.exitcode in (0, -signal.SIGKILL)
     books.seen["killed"] += run.exitcode != 0
-    for line in journal.read_text().splitlines() if journal.exists() else ():
-        books.add(*json.loads(line))
+    books.enter(journal)
 
 
 @pytest.mark.long
@@ -149,3 +155,32 @@ def test_a_resume_is_the_run_that_was_never_stopped(seed, tmp_path):
     seen = history(tmp_path, seed).seen
     print(seen)  # pytest -s shows it
     assert seen["read"]
+
+
+@pytest.mark.long
+@pytest.mark.few(1)
+@pytest.mark.parametrize("seed", range(12))
+def test_processes_resume_as_if_never_stopped(seed, tmp_path):
+    """One of two is killed before it touches a file, and the other is ended."""
+    draw, books = random.Random(seed), Books()
+    for life in range(LIVES):
+        touch, who = draw.randrange(1, 60), draw.randrange(2)
+        numbers = (seed, life, touch if life < LIVES - 1 else 0, who)
+        said, program = [], [sys.executable, "-m", "tests.checkpoint.trainer"]
+        ended = hosts.launch(
+            [*program, str(tmp_path), *map(str, numbers)],
+            2,
+            environment={
+                "JAX_PLATFORMS": "cpu",
+                "JAX_NUM_CPU_DEVICES": "1",
+                "NPROC": "8",
+                "PYTHONPATH": str(ROOT),
+            },
+            say=lambda *line, said=said: said.append(line),
+        )
+        killed = "ended by SIGKILL" in ended.why
+        assert killed or ended.status == 0, "\n".join(line[-1] for line in said)
+        books.seen["killed"] += killed
+        books.enter(tmp_path / f"life-{life}-of-0")
+    print(books.seen)
+    assert books.seen["killed"]

@@ -15,11 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 import relaxjax
-from relaxjax import emulate
+from relaxjax import emulate, hosts
 from relaxjax.checkpoint import Checkpoints
+from tests import helpers
 
 WORKERS, SIZE, EVERY, KEEP = 2, 20_000, 2, 3
 TOUCHES = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree"}
@@ -38,15 +40,17 @@ def params_after(log: list[int]) -> np.ndarray:
     return params
 
 
-def tree_of(params: np.ndarray, log: list[int]) -> dict[str, Any]:
-    here = relaxjax.to_workers(params.view(np.int32), emulate(WORKERS))
-    return {"params": here, "log": np.asarray(log, np.int64)}
+def tree_of(params: np.ndarray, log: list[int], mesh: Any = None) -> dict[str, Any]:
+    workers = mesh or emulate(WORKERS)
+    rows = relaxjax.to_workers(params.view(np.int32), workers)
+    return {"params": rows, "log": np.asarray(log, np.int64)}
 
 
 def read(step: int, tree: dict[str, Any]) -> tuple[np.ndarray, list[int]]:
     """Params and log of a checkpoint, which must be of each other, to the bit."""
     log = tree["log"].tolist()
-    rows = np.asarray(tree["params"]).view(np.uint32)
+    parts = [np.asarray(x.data) for x in tree["params"].addressable_shards]
+    rows = np.concatenate(parts).view(np.uint32)
     assert len(log) == step
     assert all(np.array_equal(row, params_after(log)) for row in rows)
     return rows[0].copy(), log
@@ -70,8 +74,13 @@ def room(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
 
-def live(folder: Path, journal: Path, seed: int, life: int, touch: int) -> None:
-    """A life of the run: resumes, and trains for some steps; `touch` 0 spares it."""
+def live(
+    folder: Path, journal: Path, seed: int, life: int, touch: int, mesh: Any = None
+) -> None:
+    """A life of the run: resumes, and trains for some steps; `touch` 0 spares it.
+
+    Of several processes, all live it; the disk of one is full at a time.
+    """
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write fails instead
     draw = random.Random(1000 * seed + life)
     with journal.open("a", buffering=1) as file:
@@ -79,10 +88,11 @@ def live(folder: Path, journal: Path, seed: int, life: int, touch: int) -> None:
         def note(what: str, *about: Any) -> None:
             file.write(json.dumps([what, *about]) + "\n")
 
-        like = tree_of(params_after([]), [])
+        like = tree_of(params_after([]), [], mesh)
         if touch:
             kill_at(touch, folder)
-        with Checkpoints(folder, emulate(WORKERS), every=EVERY, keep=KEEP) as saves:
+        workers = mesh or emulate(WORKERS)
+        with Checkpoints(folder, workers, every=EVERY, keep=KEEP) as saves:
             note("listed", saves.steps)
             params, log = read(*saves.restore(like))
             note("restored", log)
@@ -100,10 +110,12 @@ def live(folder: Path, journal: Path, seed: int, life: int, touch: int) -> None:
                 if full := draw.random() < 0.15:
                     caught(note, saves.wait)
                     note("waited")
-                    room(SIZE * draw.randrange(1, 4))
+                    most = SIZE * draw.randrange(1, 4)
+                    if draw.randrange(jax.process_count()) == jax.process_index():
+                        room(most)
                 if saves.is_due(len(log)):
                     note("saves", log)
-                    tree = tree_of(params, log)
+                    tree = tree_of(params, log, mesh)
                     caught(note, lambda tree=tree: saves.save(len(tree["log"]), tree))
                     note("began")
                 if full or draw.random() < 0.2:
@@ -121,3 +133,15 @@ def caught(note: Callable[..., None], call: Callable[[], Any]) -> Any:
     except OSError as error:
         note("failed", int(str(error).split("step ")[1].split()[0]))
         return call()
+
+
+def main(folder: Path, seed: int, life: int, touch: int, who: int) -> None:
+    """A life of a run of several processes, of which one is killed."""
+    here = hosts.join().process_id
+    journal = folder / f"life-{life}-of-{here}"
+    mesh = helpers.mesh_of(WORKERS)
+    live(folder / "run", journal, seed, life, touch if here == who else 0, mesh)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

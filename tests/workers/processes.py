@@ -223,6 +223,8 @@ def main(out: Path) -> None:
     sharded = everywhere(rows.reshape(4, 2), mesh, P("data"))
     copies = relaxjax.to_workers({"w": sharded}, mesh)
     results["copies"] = np.asarray(relaxjax.consensus(copies)["w"]).tolist()
+    unlike = np.ones(2 + mine[0])
+    results["unlike"] = error_of(lambda: relaxjax.to_workers({"w": unlike}, mesh))
     results["alone"] = alone(mesh, mine[0])
     results["shapes"] = shapes(mesh, mine[0])
     results["repeated"] = repeated(mine[0])

@@ -43,6 +43,7 @@ def test_every_form_of_rows_trains_as_one_process_does(tmp_path):
         assert error.startswith("data_parallel: process 1 has waited 1 s for all of")
         assert f"to bring batches with batch leaf '' {kind} too" in error
     assert results["repeated"] == 6
+    assert "processes disagree on leaf 'w': process 0 has" in results["unlike"]
     assert other == results
     alone = processes.trained(helpers.mesh_of(4), 0, 1, lambda batch: batch)
     for name in processes.FORMS:

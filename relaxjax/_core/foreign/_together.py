@@ -8,13 +8,21 @@ counts the meetings of each name, those that failed too.
 Cost: with several processes, a round trip to process 0; else nothing.
 """
 
+import time
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import jax
+import numpy as np
 from jax._src import distributed
+from jax.experimental import multihost_utils
 
-PATIENCE = 600.0
-"""Seconds that a process waits for the others."""
+PATIENCE = 1800.0
+"""Seconds that a process waits for the others: one may load data, or compile, first."""
+_CALL = (
+    "call it. All processes of a job call it, and as often: not under "
+    "`if jax.process_index() == 0:`, and on a mesh of devices of all of them"
+)
 
 
 def processes_of(arrays: Iterable[jax.Array]) -> list[int]:
@@ -27,18 +35,44 @@ def meet(place: str, processes: Sequence[int], what: str) -> None:
     """Waits until all of these processes are here, by a name for the place.
 
     Raises:
-      RuntimeError: some are not, after `PATIENCE` seconds; `what` says what they were
-        to do, and a remedy.
+      RuntimeError: some are not, after `PATIENCE` seconds, or another has given up;
+        `what` says what all were to do, and a remedy.
     """
     client = distributed.global_state.client
     if client is None or len(processes) < 2:
         return
+    begun = time.monotonic()
     try:
         client.wait_at_barrier(f"relaxjax/{place}", int(1000 * PATIENCE), [*processes])
     except Exception as error:  # JAX's error type has changed
-        if "DEADLINE_EXCEEDED" not in str(error):
+        late = "-th instance" in str(error)
+        if not late and "DEADLINE_EXCEEDED" not in str(error):
             raise  # another has died, which `hosts.Watch` tells
+        how = f"has waited {PATIENCE:g} s for all of the processes {[*processes]}"
+        if late or time.monotonic() - begun < 0.9 * PATIENCE:
+            how = f"comes when another of {[*processes]} has given up. All have"
         raise RuntimeError(
-            f"{place.partition('/')[0]}: process {jax.process_index()} has waited "
-            f"{PATIENCE:g} s for all of the processes {[*processes]} to {what}"
+            f"{place.partition('/')[0]}: process {jax.process_index()} {how} to {what}"
         ) from error
+
+
+def gathered(place: str, x: Any) -> np.ndarray:
+    """A small array of every process of the job, [processes, ...], once all ask."""
+    meet(place, range(jax.process_count()), _CALL)
+    return np.asarray(multihost_utils.process_allgather(x))
+
+
+def texts_of_all(place: str, text: str) -> list[str]:
+    """The texts of all processes, in their order, once all ask."""
+    if jax.process_count() == 1:  # also inside a trace
+        return [text]
+    raw = np.frombuffer(text.encode(), np.uint8)
+    sizes = gathered(place, np.int32(raw.size))
+    if not sizes.any():
+        return [""] * len(sizes)
+    padded = np.zeros(int(sizes.max()), np.uint8)
+    padded[: raw.size] = raw
+    rows = np.asarray(multihost_utils.process_allgather(padded))
+    return [
+        row[:size].tobytes().decode() for row, size in zip(rows, sizes, strict=True)
+    ]
