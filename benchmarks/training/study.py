@@ -119,11 +119,21 @@ def evidence(
         if row["name"] != "all_reduce":
             known["rows"].setdefault(row["name"], {})[row["task"]] = cell
     labels = [row["name"] for row in rows]
+    columns = "task", "relaxation", "metrics", "worse than the all-reduce"
+    cells = [
+        (
+            row["task"],
+            row["name"],
+            ", ".join("nan" if x is None else f"{x:.4f}" for x in row["metrics"]),
+            "diverged" if row["diverged"] else f"{row['worse'][0] + 0:+.2%}",
+        )
+        for row in rows
+    ]
     base = {row["task"]: row["metrics"] for row in rows if row["name"] == "all_reduce"}
     shape = {"steps": steps or table.steps, "workers": studies.WORKERS, "tune": tune}
     known["conditions"].append(run.conditions(**shape, labels=labels, all_reduce=base))
-    run.save(known)
-    return known
+    table_of = Table("Held-out metric of each seed", columns, cells)
+    return run.finish(known, tables=[table_of], notes=[f"saved in {path}"])
 
 
 def _whole(run: Run, table: studies.Table, *how: Any) -> Result:

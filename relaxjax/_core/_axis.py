@@ -36,11 +36,13 @@ def axis_size(axis_name: AxisName, caller: str) -> int:
         except NameError:
             # Those of a mesh; what `jax.vmap` binds cannot be asked for.
             there = ", ".join(map(repr, jax.sharding.get_abstract_mesh().manual_axes))
-            only = f", only {there}: give {caller} the mesh's name" if there else ""
+            only = f", only {there}: give {caller} that name, or map yours" * bool(
+                there
+            )
             raise NameError(
                 f"{caller}: no axis named {name!r} here{only}. relaxjax.data_parallel "
-                "binds the axes of its mesh (for state from relaxjax.init), and so do "
-                f"jax.shard_map, jax.pmap and jax.vmap(axis_name={name!r})"
+                "binds the workers' axes (for state from relaxjax.init), and your own "
+                f"jax.shard_map, jax.pmap and jax.vmap(axis_name={name!r}) theirs"
             ) from None
     return size
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
+import relaxjax
 from relaxjax import activations, compression
 from tests.activations.cases import AXIS
 from tests.helpers import mesh_of
@@ -124,6 +125,19 @@ def run(fn, x=None):
 def test_bad_input_is_refused(fn, error, message):
     with pytest.raises(error, match=message):
         run(fn)
+
+
+def test_an_axis_that_data_parallel_does_not_map_is_named():
+    """`data_parallel` maps the workers' axis alone."""
+    mesh = jax.make_mesh((2, 2), ("data", AXIS))
+
+    def step(x, batch):
+        return activations.copy(x, AXIS, backward=E4M3), {}
+
+    mapped = relaxjax.data_parallel(step, mesh, axis_name="data")
+    state = relaxjax.to_workers(np.ones((2, 8), np.float32), mesh, axis_name="data")
+    with pytest.raises(NameError, match="only 'data': give copy that name, or map"):
+        mapped(state, np.ones(2, np.float32))
 
 
 def test_a_key_that_differs_is_refused_where_types_tell():

@@ -159,7 +159,7 @@ class Study:
             if time.monotonic() - began > budget:
                 break
             told(
-                len(known),
+                self._done(known),
                 runs_of_all(self.methods, self.settings),
                 f"{run.method.label}, {run.phase}",
             )
@@ -170,6 +170,11 @@ class Study:
         if any(method.conducted for method in self.methods):
             self._write(folder, command, list(known.values()))
         return Results(folder)
+
+    def _done(self, known: Known) -> int:
+        """The runs that are there; records of other code and settings are no runs."""
+        every = (self._planned(method, known) for method in self.methods)
+        return sum(self._key(run) in known for runs in every for run in runs)
 
     def _next(self, mine: list[Method], known: Known) -> Planned | None:
         for method in mine:

@@ -17,6 +17,7 @@ import pytest
 
 import relaxjax
 from relaxjax import compare, tasks
+from relaxjax.compare.kept import _records
 from relaxjax.compare.study._methods import named
 
 TASK = """
@@ -111,6 +112,17 @@ def test_a_study_goes_on_and_repeats_nothing(whole, tmp_path):
     assert results is not None
     assert without_timing(results) == without_timing(whole)
     assert len((tmp_path / "out/results.jsonl").read_text().splitlines()) == 18
+
+
+def test_runs_of_other_code_are_not_counted_as_done(tmp_path, monkeypatch):
+    seen: list[int] = []
+    how: Any = {"seeds": 1, "tune": 1}
+    for code in ("one", "two"):
+        monkeypatch.setattr(_records, "code_digest", lambda code=code: code)
+        study(tmp_path, ["all_reduce", "gossip"], **how).run(
+            tmp_path / "out", progress=lambda done, of, what: seen.append(done)
+        )
+    assert seen == [0, 1, 0, 1]
 
 
 @pytest.mark.long
