@@ -22,16 +22,11 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.viewcode",
     "myst_parser",
-    "compressor_table",
     "coverage_check",
-    "crossing_table",
-    "mark_table",
     "mathml",
-    "mutant_table",
     "page_check",
     "room_names",
     "sentences",
-    "topology_table",
 ]
 myst_enable_extensions = ["dollarmath", "fieldlist"]
 myst_heading_anchors = 3

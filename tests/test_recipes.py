@@ -14,7 +14,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 NAMES = ("recipes", "more_recipes", "step_recipes")
 PAGES = [(DOCS / f"{name}.md").read_text() for name in NAMES]
 RECIPE = re.compile(
-    r"^```\{code-block\} python\n:caption: (\S+)\n\n(.*?)^```\n\n"
+    r"^```python\n# (\S+)\n\n(.*?)^```\n\n"
     r"^```console\n\$ python \1\n(.*?)^```$",
     flags=re.MULTILINE | re.DOTALL,
 )

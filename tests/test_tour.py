@@ -22,11 +22,9 @@ def blocks() -> list[tuple[str, str]]:
     """Kind and text of each fenced block: console, a file's name, or change."""
     found = []
     for head, text in FENCE.findall(PAGE.read_text()):
-        if head == "{code-block} python":
-            caption, _, text = text.partition("\n\n")
-            found.append((caption.removeprefix(":caption: "), text))
-        else:
-            found.append(({"console": "console", "python": "change"}[head], text))
+        named = re.match(r"# (\S+\.py)\n\n", text)
+        kind = named[1] if named else {"console": "console", "python": "change"}[head]
+        found.append((kind, text))
     return found
 
 

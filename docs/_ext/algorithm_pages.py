@@ -18,9 +18,7 @@ from types import ModuleType
 import matplotlib.pyplot as plt
 from algorithm_evidence import planned, ranked
 from citations import cited, source_of
-from compressor_table import SIZE, law
 from coverage_check import doors
-from mark_table import states
 from module_text import markdown
 from sphinx.application import Sphinx
 
@@ -28,6 +26,8 @@ import relaxjax
 from relaxjax._names import RELAXATIONS
 from relaxjax.compression import Compressor
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
+from scripts.tables.compressors import SIZE, law
+from scripts.tables.merge_rules import states
 
 WHEN = Path(__file__).parents[1] / "when.toml"
 ELSEWHERE = {"muloco": "_diloco", "combine_then_adapt": "_gossip"}

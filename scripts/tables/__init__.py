@@ -5,11 +5,15 @@ from functools import partial
 
 from scripts.tables import (
     changing,
+    compressors,
+    crossing,
     decided,
     evidence,
     gpu,
     islands,
     memory,
+    merge_rules,
+    mutants,
     network,
     orders,
     peers,
@@ -21,10 +25,12 @@ from scripts.tables import (
     speed,
     split,
     studies,
+    topologies,
 )
 
 TABLES: Mapping[str, Callable[[], list[str]]] = {
     "changing-link": changing.choices,
+    "compressors": compressors.table,
     "decided": decided.ranks,
     "evidence": evidence.lossy,
     "first-step": speed.first_steps,
@@ -36,11 +42,17 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "islands-wrong": islands.wrong_member,
     "islands-wrong-merges": islands.other_merges,
     "memory": memory.peaks,
+    "merge-rules": merge_rules.table,
     "merges-fast": rules.fast,
     "merges-lengths": rules.lengths,
     "merges-tax": rules.tax,
+    "mutants": mutants.table,
     "network-steps": network.steps,
     "network-time": network.times,
+    "optax-counts": crossing.counts,
+    "optax-cures": crossing.cures,
+    "optax-verdicts": crossing.verdicts,
+    "optax-ways": crossing.ways,
     "orders-gaps": orders.gaps,
     "orders-models": orders.models,
     "overlap": programs.overlap,
@@ -70,4 +82,5 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "split": split.programs,
     "split-hosts": split.between_hosts,
     "split-quality": split.quality,
+    "topologies": topologies.table,
 }

@@ -22,9 +22,8 @@ Path(sys.argv[1]).write_text(json.dumps(names()))
 """
 """As scripts/names.py does, of the package that is imported."""
 ASK = """
-import json, sys
-sys.path.append("docs/_ext")
-import compressor_table, topology_table
+import json
+from scripts.tables import compressors, topologies
 from relaxjax import emulate, wire_bytes
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
@@ -43,7 +42,7 @@ print(json.dumps({
         wire_bytes(parse(n).build("data", training), params, emulate(8)) for n in names
     ],
     "help": _train.SETTINGS["help"],
-    "docs": compressor_table.table() + topology_table.table(),
+    "docs": compressors.table() + topologies.table(),
     "contract": SPELLINGS,
     "plan": {row.label: row.prediction.nbytes for row in ranking.rows},
 }))

@@ -3,11 +3,10 @@
 import json
 import re
 
-import mutant_table
 import numpy as np
 
 from scripts.pictures import course, frontier, goodput
-from scripts.tables import gpu, points
+from scripts.tables import gpu, mutants, points
 from scripts.tables.studies import table, to_target
 from tests.compare import studies
 
@@ -34,8 +33,8 @@ def test_mutants_add_up(tmp_path, monkeypatch):
     figures = "made = 5\nkilled = 3\nequivalent = 1\nsurvived = 1"
     seen = row.format("b", figures) + row.format("a", figures)
     path.write_text(seen + row.format("c", ""))
-    monkeypatch.setattr(mutant_table, "TABLE", path)
-    assert mutant_table.table()[2:] == [
+    monkeypatch.setattr(mutants, "TABLE", path)
+    assert mutants.table()[2:] == [
         "| `a.py` | 5 | 3 | 1 | 1 |",
         "| `b.py` | 5 | 3 | 1 | 1 |",
         "| all 2 | 10 | 6 | 2 | 2 |",

@@ -5,12 +5,9 @@ import importlib
 import inspect
 import pkgutil
 
-from docutils import nodes
-from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
-
 import relaxjax
 from relaxjax._core._merge_rules import MergeRule, marks_of
+from scripts.tables.rows import heads, row
 
 OUTSIDE = tuple(f"relaxjax.{name}" for name in ("check", "cli", "tasks", "__main__"))
 
@@ -33,18 +30,9 @@ def states() -> dict[str, dict[str, MergeRule]]:
 
 
 def table() -> list[str]:
-    lines = ["| state | its fields |", "|---|---|"]
+    """The rule of each field."""
+    lines = heads("state", ["its fields"])
     for name, marks in states().items():
         fields = ", ".join(f"`{field}` {mark.name}" for field, mark in marks.items())
-        lines.append(f"| `{name}` | {fields} |")
+        lines.append(row(f"`{name}`", [fields]))
     return lines
-
-
-class MarkTable(SphinxDirective):
-    def run(self) -> list[nodes.Node]:
-        return self.parse_text_to_nodes("\n".join(table()))
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_directive("mark-table", MarkTable)
-    return {"parallel_read_safe": True}

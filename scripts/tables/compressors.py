@@ -2,18 +2,17 @@
 
 import jax
 import jax.numpy as jnp
-from docutils import nodes
-from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
 from relaxjax.collectives import CODED_EXCHANGES
 from relaxjax.compression import Compressor, payload_bytes
 from relaxjax.compression._rows import COMPRESSORS
+from scripts.tables.rows import heads, row
 
 SIZE = 4096
 
 
 def law(compressor: Compressor) -> str:
+    """U(omega), B(delta) and L, as declared."""
     found = compressor.law
     omega, delta, linear = found.omega, found.delta, found.linear
     parts = [f"U({omega(SIZE):.3g})"] if omega else []
@@ -23,6 +22,7 @@ def law(compressor: Compressor) -> str:
 
 
 def kind(compressor: Compressor, algorithm: str) -> str:
+    """Exact, unbiased, biased, or nothing."""
     omega = compressor.law.omega
     if algorithm == "psum" and not compressor.law.linear:
         return "-"
@@ -32,25 +32,13 @@ def kind(compressor: Compressor, algorithm: str) -> str:
 
 
 def table() -> list[str]:
-    heads = [f"`{name}`, {e.stages}" for name, e in CODED_EXCHANGES.items()]
-    lines = [
-        "| compressor | law | bytes | " + " | ".join(heads) + " |",
-        "|---" * (3 + len(heads)) + "|",
-    ]
+    """Law and bytes of each, and what it is by each exchange."""
+    by = [f"`{name}`, {e.stages}" for name, e in CODED_EXCHANGES.items()]
+    lines = heads("compressor", ["law", "bytes", *by])
     x = jax.ShapeDtypeStruct((SIZE,), jnp.float32)
     for name, make in COMPRESSORS.items():
         compressor = make()
         kinds = [kind(compressor, algorithm) for algorithm in CODED_EXCHANGES]
-        first = [f"`{name}`", law(compressor), str(payload_bytes(compressor, x))]
-        lines.append("| " + " | ".join([*first, *kinds]) + " |")
+        first = [law(compressor), str(payload_bytes(compressor, x))]
+        lines.append(row(f"`{name}`", [*first, *kinds]))
     return lines
-
-
-class CompressorTable(SphinxDirective):
-    def run(self) -> list[nodes.Node]:
-        return self.parse_text_to_nodes("\n".join(table()))
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_directive("compressor-table", CompressorTable)
-    return {"parallel_read_safe": True}
