@@ -28,3 +28,48 @@ def models() -> list[str]:
         shown = [one[x] for x in ("random", "tic", "tac", "best")]
         lines.append(row(model, [f"{round(100 * x, 2) + 0:.2f}" for x in shown]))
     return lines
+
+
+CLUSTERS = {
+    **{f"{n} x 1": (n, 1, "whole") for n in (1, 2, 4, 8, 16)},
+    "8 x 4": (8, 4, "whole"),
+    "8 x 4 sliced": (8, 4, "sliced"),
+}
+
+
+def gains() -> list[str]:
+    """TAC's gain over the mean random order in %, where both times are equal."""
+    rows = [each for each in result("orders-throughput")["rows"] if each["rho"] == 1]
+    lines = heads("model", ["graph", *CLUSTERS])
+    for model, graph in dict.fromkeys((x["model"], x["graph"]) for x in rows):
+        gain = {
+            (x["workers"], x["servers"], x["condition"]): 100 * (x["tac"] - 1)
+            for x in rows
+            if (x["model"], x["graph"]) == (model, graph)
+        }
+        cells = [f"{gain[cluster]:+.1f}" for cluster in CLUSTERS.values()]
+        lines.append(row(model, [graph, *cells]))
+    return lines
+
+
+def stragglers() -> list[str]:
+    """The straggler effect by kind of cluster, and how often it fell enough."""
+    lines = heads(
+        "servers",
+        ["clusters", "target met", "without an order", "TAC", "one fixed random order"],
+    )
+    for name, each in result("orders-throughput")["stragglers"].items():
+        shares = (f"{each[key]:.4f}" for key in ("without", "tac", "fixed"))
+        lines.append(row(name, [f"{each['clusters']}", f"{each['fell']}", *shares]))
+    return lines
+
+
+def policies() -> list[str]:
+    """Seconds a step by the policies of other systems."""
+    lines = heads("over", ["policy", "s/step", "exposed s/step", "messages"])
+    for each in result("orders-throughput")["neighbors"]:
+        seconds = (f"{each[key]:.4f}" for key in ("seconds", "exposed"))
+        lines.append(
+            row(each["over"], [each["policy"], *seconds, f"{each['buckets']}"])
+        )
+    return lines
