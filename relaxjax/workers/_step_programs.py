@@ -25,6 +25,7 @@ from relaxjax._core.traced._silence import Silence, hearing
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._step_arguments import checked, require_worker_axis
 from relaxjax.workers._worker_axis import per_worker
+from relaxjax.workers.followed._alone import warn_of_alone
 from relaxjax.workers.followed._dependence import Own
 from relaxjax.workers.followed._looked import Looked, looked_at
 from relaxjax.workers.followed._own_keys import own_keys
@@ -100,7 +101,7 @@ class StepPrograms:
             return *out, announced.left() if self._silence else None
 
         # Of a program in which nothing is due, nothing can be said.
-        followed = heard if silent else looked_at(heard, self._found.append)
+        followed = heard if silent else looked_at(heard, self._hear)
         one_worker = per_worker(followed, self._workers, batch=True)
         # The host sets phases between the steps, in `DataParallelStep.__call__`. Counts
         # choose if a loop in the step takes several, if state is made anew in it, or if
@@ -110,6 +111,11 @@ class StepPrograms:
         state = renewed(state) if self._renews else hosted(state, by_host)
         state, metrics, left = one_worker(*state, batch)
         return hosted(state, by_host=False), metrics, left
+
+    def _hear(self, found: Looked) -> None:
+        """Keeps what is to be followed; what would hang is told before it runs."""
+        warn_of_alone(found, self._workers)
+        self._found.append(found)
 
     def _look_at(self, step: Callable[..., Any], state: Any, batch: Any) -> None:
         """Traces a step with phases once, to see who is to choose them."""

@@ -1,0 +1,136 @@
+"""Workers that enter a meeting, or not, by their own numbers are warned of in time."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax import lax
+
+import relaxjax
+from relaxjax import all_reduce, emulate, local_sgd
+from tests.helpers import mesh_of
+from tests.workers.followed.test_passed_by import BATCH, PARAMS, loss_of
+
+TX: Any = optax.chain(all_reduce("data"), optax.sgd(0.1))
+WARNED = "whether .* runs in a branch or a loop is decided by each worker's own batch"
+
+
+def deciding(of: Any) -> Any:
+    """A step that updates where a number of the worker's says so."""
+
+    def step(p, s, x):
+        loss, g = jax.value_and_grad(loss_of)(p, x)
+
+        def act() -> Any:
+            return TX.update(g, s, p)
+
+        def wait() -> Any:
+            return jax.tree.map(jnp.zeros_like, p), s
+
+        u, s = lax.cond(of(loss, x) < 1.2, act, wait)
+        return optax.apply_updates(p, u), s, {"loss": loss}
+
+    return step
+
+
+def by_hand(of: Any) -> Any:
+    """A step that averages gradients in a loop of as many turns as a number says."""
+
+    def step(p, s, x):
+        loss, g = jax.value_and_grad(loss_of)(p, x)
+        g = lax.while_loop(
+            lambda carry: carry[0] < of(loss, x),
+            lambda carry: (carry[0] + 1, lax.pmean(carry[1], "data")),
+            (jnp.float32(0), g),
+        )[1]
+        u, s = optax.sgd(0.1).update(g, s, p)
+        return optax.apply_updates(p, u), s, {"loss": loss}
+
+    return step
+
+
+def searching(of: Any) -> Any:
+    """A loop without a collective may be each worker's own."""
+
+    def step(p, s, x):
+        loss, g = jax.value_and_grad(loss_of)(p, x)
+        g = lax.while_loop(
+            lambda g: optax.tree.norm(g) > of(loss, x),
+            lambda g: jax.tree.map(lambda leaf: 0.5 * leaf, g),
+            g,
+        )
+        u, s = TX.update(g, s, p)
+        return optax.apply_updates(p, u), s, {"loss": loss}
+
+    return step
+
+
+OWN = {
+    "loss": lambda loss, x: loss,
+    "batch": lambda loss, x: x[0, 0],
+    "place": lambda loss, x: lax.axis_index("data").astype(jnp.float32),
+}
+COMMON = {
+    "mean": lambda loss, x: lax.pmean(loss, "data"),
+    "most": lambda loss, x: lax.pmax(x[0, 0], "data"),
+    "constant": lambda loss, x: jnp.float32(1),
+}
+
+
+def told(step: Any, mesh: Any, tx: Any = TX) -> list[str]:
+    """What is said of a program before it runs."""
+    state = relaxjax.init(tx, PARAMS, mesh, reduced_in_step=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        relaxjax.data_parallel(step, mesh).lower(*state, BATCH)
+    return [str(x.message) for x in caught]
+
+
+@pytest.mark.parametrize("where", [emulate(4), mesh_of(4)], ids=["emulated", "mesh"])
+@pytest.mark.parametrize("kind", [deciding, by_hand])
+@pytest.mark.parametrize("of", [*OWN, *COMMON])
+def test_a_meeting_of_some_is_told_before_it_runs(kind, of, where):
+    said = told(kind((OWN | COMMON)[of]), where)
+    assert len(said) == (of in OWN)
+    for text in said:
+        assert text.startswith("data_parallel: whether ")
+        assert "on a mesh the step hangs" in text
+
+
+@pytest.mark.parametrize("of", OWN)
+def test_a_loop_in_which_nobody_meets_is_a_worker_s_own(of):
+    assert told(searching(OWN[of]), emulate(4)) == []
+
+
+def test_one_worker_waits_for_nobody():
+    assert told(deciding(OWN["loss"]), emulate(1)) == []
+
+
+def test_a_state_that_was_a_worker_s_own_decides_in_the_next_step():
+    def step(p, s, last, x):
+        u, s = lax.cond(
+            last < 1,
+            lambda: TX.update(p, s, p),
+            lambda: (jax.tree.map(jnp.zeros_like, p), s),
+        )
+        return optax.apply_updates(p, u), s, loss_of(p, x), {}
+
+    mesh = emulate(4)
+    p, s = relaxjax.init(TX, PARAMS, mesh, reduced_in_step=True)
+    last = relaxjax.to_workers(np.float32(0), mesh)
+    with pytest.warns(UserWarning, match=WARNED):
+        relaxjax.data_parallel(step, mesh).lower(p, s, last, BATCH)
+
+
+def test_periods_and_relaxations_of_models_decide_by_counts():
+    tx: Any = optax.chain(optax.adam(0.1), local_sgd("data", 2))
+
+    def step(p, s, x):
+        u, s = tx.update(jax.grad(loss_of)(p, x), s, p)
+        return optax.apply_updates(p, u), s, {}
+
+    assert told(step, mesh_of(4), tx) == []
