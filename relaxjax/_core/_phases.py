@@ -27,11 +27,10 @@ import numpy as np
 import optax
 
 from relaxjax._core._cond import switch
-from relaxjax._core._jaxprs import programs_of
 from relaxjax._core.foreign._spans import spans
 
 T = TypeVar("T")
-_TICK = "relaxjax-tick"
+TICK = "relaxjax-tick"
 _TICKED: ContextVar[list[tuple[int, ...]]] = ContextVar("ticked")
 _MADE: ContextVar[list["Clock"]] = ContextVar("made")
 
@@ -58,23 +57,12 @@ class Clock:
         """One step later, in the same phase."""
         if self.hosted:
             _TICKED.get([]).append(self.ends[self.phase :])
-        with jax.named_scope(_TICK):
+        with jax.named_scope(TICK):
             return dataclasses.replace(self, count=optax.safe_increment(self.count))
 
     def at(self, count: int) -> "Clock":
         """The same counter, in the phase that this count belongs to."""
         return dataclasses.replace(self, phase=sum(end <= count for end in self.ends))
-
-
-def ticks_in_a_loop(jaxpr: Any, inside: bool = False) -> bool:
-    """Whether a loop in a traced step takes several steps of a clock."""
-    for eqn in jaxpr.eqns:
-        if inside and _TICK in str(eqn.source_info.name_stack):
-            return True
-        looped = inside or eqn.primitive.name in ("scan", "while")
-        if any(ticks_in_a_loop(p.jaxpr, looped) for p in programs_of(eqn.params)):
-            return True
-    return False
 
 
 @contextmanager

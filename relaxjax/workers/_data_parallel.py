@@ -8,6 +8,7 @@ transformation inside the step says what they exchange.
 
 from collections import deque
 from collections.abc import Callable
+from threading import RLock
 from typing import Any
 
 import jax
@@ -44,6 +45,7 @@ class DataParallelStep:
         )
         self._under_way: deque[Any] = deque()
         self._phases, self._batches = Phases(), Batches(workers)
+        self._one_at_a_time = RLock()  # phases are remembered from call to call
 
     @property
     def mesh(self) -> Mesh | Emulation:
@@ -52,11 +54,12 @@ class DataParallelStep:
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """Takes one step: `(*state, batch) -> (*state, metrics)`."""
-        state, batch = self._checked(args)
-        state, metrics = self._programs(self._phases.advanced(state), batch)
-        self._phases.returned(state, several=bool(self._programs.looped))
-        if self._bounded and not is_any_traced((state, metrics)):
-            self._wait(state, metrics)
+        with self._one_at_a_time:
+            state, batch = self._checked(args)
+            state, metrics = self._programs(self._phases.advanced(state), batch)
+            self._phases.returned(state, several=bool(self._programs.looped))
+            if self._bounded and not is_any_traced((state, metrics)):
+                self._wait(state, metrics)
         return (*state, self._mean(metrics))
 
     def lower(self, *args: Any) -> jax.stages.Lowered:

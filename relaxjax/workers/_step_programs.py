@@ -17,11 +17,11 @@ from relaxjax._core._phases import (
     hosted,
     making,
     renewed,
-    ticks_in_a_loop,
     timed,
 )
 from relaxjax._core.foreign._memory import give_back
 from relaxjax._core.traced._silence import Silence, hearing
+from relaxjax._core.traced._ticks import ticks_often
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._step_arguments import checked, require_worker_axis
 from relaxjax.workers._worker_axis import per_worker
@@ -41,8 +41,8 @@ class StepPrograms:
       whole: the jitted step with all that may be due in it. It returns also in how many
         steps nothing is, if that is of use.
       silent: the jitted step where nothing is due.
-      looped: whether a loop in the step takes several steps of a clock; None until a
-        clock of several phases is seen.
+      looped: whether the step takes several steps of a clock; None until a clock of
+        several phases is seen.
     """
 
     def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
@@ -104,8 +104,8 @@ class StepPrograms:
         followed = heard if silent else looked_at(heard, self._hear)
         one_worker = per_worker(followed, self._workers, batch=True)
         # The host sets phases between the steps, in `DataParallelStep.__call__`. Counts
-        # choose if a loop in the step takes several, if state is made anew in it, or if
-        # the step is in a traced function.
+        # choose if a step has several updates, if state is made anew in it, or if it is
+        # in a traced function.
         self._look_at(one_worker, state, batch)
         by_host = by_host and not self.looped
         state = renewed(state) if self._renews else hosted(state, by_host)
@@ -123,7 +123,7 @@ class StepPrograms:
             return
         with making() as made:
             program = timed(lambda s: jax.make_jaxpr(step)(*s, batch), state)
-        self.looped, self._renews = ticks_in_a_loop(program.jaxpr), bool(made)
+        self.looped, self._renews = ticks_often(program.jaxpr), bool(made)
 
 
 def host_is_asked(workers: WorkerMesh) -> bool:

@@ -21,9 +21,9 @@ from relaxjax._core._phases import (
     renewed,
     set_phases,
     ticking,
-    ticks_in_a_loop,
     timed,
 )
+from relaxjax._core.traced._ticks import ticks_often
 
 
 def state_of(*clocks):
@@ -253,24 +253,51 @@ def test_updates_keep_a_dtype_that_all_phases_share():
     assert out["w"].dtype == jnp.float16
 
 
-def test_a_loop_over_steps_is_told_from_a_loop_inside_of_one():
-    def over_steps(start):
-        return jax.lax.scan(lambda time, _: (time.tick(), 0), start, length=3)[0]
+def over_steps(start):
+    return jax.lax.scan(lambda time, _: (time.tick(), 0), start, length=3)[0]
 
-    def inside(start):
-        total = jax.lax.fori_loop(0, 3, lambda i, x: x + i, 0)
-        return jax.jit(lambda time: time.tick())(start), total
 
-    def conditional(start):
-        return jax.lax.cond(start.count > 2, lambda x: x, lambda x: x.tick(), start)
+def one_by_one(start):
+    return start.tick().tick()
 
-    def nested(start):
-        return jax.lax.while_loop(lambda x: x.count < 3, conditional, start)
 
-    start = hosted(clock(2))
-    looped = [over_steps, nested], [inside, conditional]
-    found = [
-        [ticks_in_a_loop(jax.make_jaxpr(step)(start).jaxpr) for step in steps]
-        for steps in looped
-    ]
-    assert found == [[True, True], [False, False]]
+def of_a_jitted_step(start):
+    one = jax.jit(lambda time: time.tick())
+    return one(one(start))
+
+
+def by_turns(start):
+    later = jax.lax.cond(start.count > 2, lambda x: x.tick(), lambda x: x, start)
+    return later.tick()
+
+
+def inside(start):
+    total = jax.lax.fori_loop(0, 3, lambda i, x: x + i, 0)
+    return jax.jit(lambda time: time.tick())(start), total
+
+
+def conditional(start):
+    return jax.lax.cond(start.count > 2, lambda x: x, lambda x: x.tick(), start)
+
+
+def nested(start):
+    return jax.lax.while_loop(lambda x: x.count < 3, conditional, start)
+
+
+def beside(start):
+    """Two clocks tick once each, and a loop reads what has ticked."""
+    later = start.tick()
+    read = jax.lax.fori_loop(0, 3, lambda i, x: x + later.count, 0)
+    return later, hosted(clock(3)).tick(), read
+
+
+@pytest.mark.parametrize(
+    "step", [over_steps, one_by_one, of_a_jitted_step, by_turns, nested]
+)
+def test_several_steps_in_one_are_told(step):
+    assert ticks_often(jax.make_jaxpr(step)(hosted(clock(2))).jaxpr)
+
+
+@pytest.mark.parametrize("step", [inside, conditional, beside])
+def test_one_step_is_told_from_several(step):
+    assert not ticks_often(jax.make_jaxpr(step)(hosted(clock(2))).jaxpr)

@@ -88,7 +88,7 @@ def each_decides_alone(monkeypatch: Any) -> None:
 
 def one_phase_for_a_loop(monkeypatch: Any) -> None:
     """A loop over steps in a step is taken for one step."""
-    name = "relaxjax.workers._step_programs.ticks_in_a_loop"
+    name = "relaxjax.workers._step_programs.ticks_often"
     monkeypatch.setattr(name, lambda _: False)
 
 

@@ -1,5 +1,7 @@
 """A `data_parallel` step inside a function that is jitted or scanned by the user."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import numpy as np
 import optax
@@ -53,6 +55,58 @@ def looped(step, now, batches):
     for i in range(STEPS):
         now = step(*now, jax.tree.map(lambda x, i=i: x[i], batches))[:2]
     return now
+
+
+def several_in_one(tx, mesh, loop):
+    """Two updates in each step, by a Python loop or by a scan over microbatches."""
+    one = helpers.train_step_of(tx)
+
+    def step(p, s, batch):
+        if loop == "scan":
+            (p, s), _ = jax.lax.scan(
+                lambda now, b: (one(*now, b)[:2], ()), (p, s), batch
+            )
+            return p, s, {}
+        for i in range(2):
+            p, s, _ = one(p, s, jax.tree.map(lambda x, i=i: x[i], batch))
+        return p, s, {}
+
+    now = relaxjax.init(tx, helpers.problem(), mesh)
+    over = relaxjax.data_parallel(step, mesh)
+    for i in range(0, STEPS, 2):
+        pair = jax.tree.map(
+            lambda x, i=i: np.swapaxes(
+                x[i : i + 2].reshape(2, WORKERS, -1, *x.shape[2:]), 0, 1
+            ).reshape(2 * WORKERS, -1, *x.shape[2:]),
+            stacked(),
+        )
+        now = over(*now, pair)[:2]
+    return now[0]
+
+
+@pytest.mark.parametrize("loop", ["scan", "one by one"])
+@pytest.mark.parametrize("name", ["one_bit_adam", "post_local_sgd"])
+def test_two_updates_in_a_step_end_a_phase_in_time(name, loop):
+    mesh = relaxjax.emulate(WORKERS)
+    step = relaxjax.data_parallel(helpers.train_step_of(TX[name]), mesh)
+    now = relaxjax.init(TX[name], helpers.problem(), mesh)
+    assert_close(
+        several_in_one(TX[name], mesh, loop), looped(step, now, stacked())[0], 1e-6
+    )
+
+
+def test_threads_share_a_step():
+    """Each has its own state, as in a sweep; phases are told by the state's counts."""
+    mesh, tx = relaxjax.emulate(WORKERS), TX["one_bit_adam"]
+    step = relaxjax.data_parallel(helpers.train_step_of(tx), mesh)
+
+    def run(_):
+        return looped(step, relaxjax.init(tx, helpers.problem(), mesh), stacked())[0]
+
+    with ThreadPoolExecutor(3) as pool:
+        together = [*pool.map(run, range(6))]  # the first ones compile
+    for params in together:
+        assert_close(params, run(0), 1e-6)
 
 
 @pytest.mark.long
