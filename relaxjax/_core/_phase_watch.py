@@ -1,6 +1,7 @@
 """Phases from step to step: a state's counts are read when an end may be reached."""
 
 import math
+from threading import RLock
 from typing import Any
 
 import jax
@@ -15,12 +16,16 @@ class Phases:
     Reading a count waits for the step before. A count that is the very array which the
     last step returned has grown by one at most since it was read; so it is read again
     only when an end may have been reached.
+
+    Attributes:
+      lock: held from `advanced` to `returned`, which belong together.
     """
 
     def __init__(self) -> None:
         self._places: dict[Any, list[int]] = {}  # positions of counts, by structure
         self._returned: list[Any] = []
         self._steps_left: float = 0
+        self.lock = RLock()
 
     def advanced(self, state: Any) -> Any:
         """The state with the phases that its counts say."""

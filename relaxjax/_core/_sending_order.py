@@ -24,6 +24,10 @@ def sending_order(names: Sequence[str], order: Iterable[str] | None) -> list[int
     """
     if order is None:
         return sorted(range(len(names)), key=lambda i: natural_key(names[i]))[::-1]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(
+            f"two leaves are called {twice}, as a key has a '/': rename it"
+        )
     order = list(order)
     faults = {
         "misses": [name for name in names if name not in order],

@@ -88,9 +88,14 @@ def _nested(arrays: Mapping[str, np.ndarray]) -> Any:
     tree: dict[str, Any] = {}
     for name, array in arrays.items():
         *path, last = name.split("/")
-        node = tree
+        node: Any = tree
         for key in path:
-            node = node.setdefault(key, {})
+            node = node.setdefault(key, {}) if isinstance(node, dict) else node
+        if not isinstance(node, dict) or last in node:
+            raise ValueError(
+                f"restore_params: by names, {name!r} lies in an array or is one that "
+                "holds others, as a key has a '/': give like=, the params' own tree"
+            )
         node[last] = array
     return tree
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import dtypes, lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -175,6 +175,8 @@ def _bits(x: jax.Array) -> jax.Array:
         x = jnp.stack([x.real, x.imag], axis=-1)
     if x.dtype == jnp.bool_:
         return x.astype(jnp.uint32)
+    if dtypes.itemsize_bits(x.dtype) < 8:
+        x = x.astype(jnp.float32)
     kind = f"uint{8 * min(x.dtype.itemsize, 4)}"
     return lax.bitcast_convert_type(x, kind).astype(jnp.uint32)
 
@@ -220,7 +222,10 @@ def _apart(lies: Any, x: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Arra
     count = jnp.sum(other[row])
     if is_key(x):
         return count, jnp.float32(jnp.nan)
+    whole = not jnp.issubdtype(x.dtype, jnp.inexact)
     if not jnp.issubdtype(x.dtype, jnp.complexfloating):
         x = x.astype(jnp.float32)
-    gap = jnp.where(other[row], jnp.abs(x[row] - x[0]), 0)
-    return count, largest(gap)
+    gap = jnp.abs(x[row] - x[0])
+    if whole:  # large ones may differ by less than float32 resolves
+        gap = jnp.maximum(gap, 1)
+    return count, largest(jnp.where(other[row], gap, 0))

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import dtypes
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -155,6 +156,8 @@ def _spreads(leaves: list[jax.Array], shardings: tuple[Any, ...]) -> jax.Array:
         if jnp.issubdtype(x.dtype, jnp.complexfloating):
             x = jnp.stack([x.real, x.imag], axis=-1)
         x = x.astype(jnp.uint8) if x.dtype == jnp.bool_ else x
+        if dtypes.itemsize_bits(x.dtype) < 8:
+            x = x.astype(jnp.float32)
         low, high = extremes(x, 0)
         apart = high.astype(jnp.float32) - low.astype(jnp.float32)
         if not jnp.issubdtype(x.dtype, jnp.inexact):

@@ -8,19 +8,22 @@ transformation inside the step says what they exchange.
 
 from collections import deque
 from collections.abc import Callable
-from threading import RLock
 from typing import Any
 
 import jax
 from jax.sharding import Mesh
 
-from relaxjax._core._arrays import require_arrays
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import is_any_traced
 from relaxjax._core._phase_watch import Phases
 from relaxjax.workers._batch_agreement import Batches
 from relaxjax.workers._mesh import Emulation, WorkerMesh
-from relaxjax.workers._step_arguments import mean_over_workers, place_batch, placed
+from relaxjax.workers._step_arguments import (
+    mean_over_workers,
+    place_batch,
+    placed,
+    require_state,
+)
 from relaxjax.workers._step_programs import StepPrograms
 from relaxjax.workers._to_workers import workers_of
 
@@ -45,7 +48,6 @@ class DataParallelStep:
         )
         self._under_way: deque[Any] = deque()
         self._phases, self._batches = Phases(), Batches(workers)
-        self._one_at_a_time = RLock()  # phases are remembered from call to call
 
     @property
     def mesh(self) -> Mesh | Emulation:
@@ -54,7 +56,7 @@ class DataParallelStep:
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """Takes one step: `(*state, batch) -> (*state, metrics)`."""
-        with self._one_at_a_time:
+        with self._phases.lock:
             state, batch = self._checked(args)
             state, metrics = self._programs(self._phases.advanced(state), batch)
             self._phases.returned(state, several=bool(self._programs.looped))
@@ -78,7 +80,7 @@ class DataParallelStep:
             )
         *state, batch = args
         if not self._batches.count:
-            require_arrays(state, "data_parallel")
+            require_state(state, self._workers)
         if is_any_traced((state, batch)):  # inside a trace nobody could answer
             return tuple(state), place_batch(batch, self._workers)
         return tuple(state), self._batches.taken(batch)

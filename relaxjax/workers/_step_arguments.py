@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._arrays import difference
+from relaxjax._core._arrays import difference, require_arrays
 from relaxjax._core._phases import clocks_of, ticking
 from relaxjax._core._tree import (
     dtype_and_shape,
@@ -37,7 +37,7 @@ def place_batch(batch: Any, workers: WorkerMesh) -> Any:
         own = is_own_rows(leaf, workers)
         _require_divisible(name, shape[0], workers, own)
         if not isinstance(workers.mesh, Mesh):
-            return leaf
+            return _untyped(leaf)
         if not own:
             return placed(_divided(leaf, workers), workers)
         rows = shape[0] // (workers.here or workers.n) * workers.n
@@ -57,9 +57,11 @@ def _divided(leaf: Any, workers: WorkerMesh) -> Any:
 
     Typed axes would be at odds with those of the step.
     """
-    lies = None if isinstance(leaf, Tracer) else getattr(leaf, "sharding", None)
-    if not isinstance(lies, NamedSharding) or not isinstance(leaf, jax.Array):
+    if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array):
         return leaf
+    lies = leaf.sharding
+    if not isinstance(lies, NamedSharding):
+        return jax.device_put(leaf, workers.sharding()) if leaf.committed else leaf
     first, *others = (*lies.spec, *[None] * (leaf.ndim - len(lies.spec)))
     rows = first if isinstance(first, tuple) else (first,)
     if lies.mesh == workers.mesh:
@@ -68,6 +70,52 @@ def _divided(leaf: Any, workers: WorkerMesh) -> Any:
         rest = [None if _names(x) & {*workers.axis_name} else x for x in others]
         return jax.device_put(leaf, workers.sharding(P(workers.axis_name, *rest)))
     return jax.device_put(leaf, workers.sharding())
+
+
+def _untyped(leaf: Any) -> Any:
+    """An array whose type says nothing of its mesh: `jax.vmap` maps no other."""
+    lies = None if isinstance(leaf, Tracer) else getattr(leaf, "sharding", None)
+    if not isinstance(lies, NamedSharding) or not is_explicit(lies.mesh):
+        return leaf
+    assert isinstance(lies.mesh, Mesh)  # of an array that is there
+    mesh = Mesh(lies.mesh.devices, lies.mesh.axis_names)
+    return jax.device_put(leaf, NamedSharding(mesh, lies.spec))
+
+
+def is_explicit(mesh: Any) -> bool:
+    """Whether an axis of a mesh is part of the arrays' types."""
+    return AxisType.Explicit in (mesh.axis_types or ())
+
+
+def require_untyped(workers: WorkerMesh) -> None:
+    """Refuses emulated workers whose arrays would be typed by a mesh around them."""
+    around = jax.sharding.get_abstract_mesh()
+    if not isinstance(workers.mesh, Mesh) and is_explicit(around):
+        raise ValueError(
+            "data_parallel: emulated workers are called inside jax.set_mesh of a mesh "
+            f"with Explicit axes {around.axis_names}, by which jax.vmap cannot bring "
+            "them together: call the step outside of it, or make that mesh with "
+            "axis_types=(AxisType.Auto,) * its number of axes"
+        )
+
+
+def require_state(state: Any, workers: WorkerMesh) -> None:
+    """Refuses what is no array, lies on other devices, or in another order of them."""
+    require_arrays(state, "data_parallel")
+    if not isinstance(workers.mesh, Mesh):
+        return
+    here = [device.id for device in workers.mesh.devices.flat]
+    for name, leaf in zip(leaf_names(state), jax.tree.leaves(state), strict=True):
+        lies = None if isinstance(leaf, Tracer) else getattr(leaf, "sharding", None)
+        if not isinstance(lies, NamedSharding) or not isinstance(lies.mesh, Mesh):
+            continue
+        there = [device.id for device in lies.mesh.devices.flat]
+        if there != here:
+            raise ValueError(
+                f"data_parallel: state leaf {name!r} lies on the devices {there}, and "
+                f"the mesh of the step is of {here}: make the state for that mesh, by "
+                "relaxjax.init or relaxjax.to_workers, or move it, by jax.device_put"
+            )
 
 
 def _names(part: Any) -> set[Any]:
@@ -236,6 +284,12 @@ def mean_over_workers(metrics: Any) -> Any:
     if not (isinstance(metrics, Mapping) and "weight" in metrics):
         return jax.tree.map(lambda x: jnp.mean(widen(x), axis=0), metrics)
     weight = widen(metrics["weight"])
+    if weight.ndim != 1:
+        raise ValueError(
+            f"data_parallel: the metric 'weight' has shape {weight.shape[1:]} on each "
+            "worker, and weights its mean: give one number, such as mask.sum(), and "
+            "metrics that are means over the worker's own rows"
+        )
     total = jnp.sum(weight, axis=0)
 
     def weighted(x):

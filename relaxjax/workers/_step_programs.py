@@ -23,7 +23,11 @@ from relaxjax._core.foreign._memory import give_back
 from relaxjax._core.traced._silence import Silence, hearing
 from relaxjax._core.traced._ticks import ticks_often
 from relaxjax.workers._mesh import WorkerMesh
-from relaxjax.workers._step_arguments import checked, require_worker_axis
+from relaxjax.workers._step_arguments import (
+    checked,
+    require_untyped,
+    require_worker_axis,
+)
 from relaxjax.workers._worker_axis import per_worker
 from relaxjax.workers.followed._alone import warn_of_alone
 from relaxjax.workers.followed._dependence import Own
@@ -48,7 +52,7 @@ class StepPrograms:
     def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
         self._step, self._workers = step, workers
         self._silence = Silence() if host_is_asked(workers) else None
-        self._is_first = True
+        self._is_first, self._keys = True, dict[int, Own]()
         self._found: deque[Looked] = deque(maxlen=1)  # traced since the last step
         self.looped: bool | None = None
         self._renews = False  # whether state is made anew in the step
@@ -61,15 +65,15 @@ class StepPrograms:
 
         In a traced function no host does anything between the steps.
         """
-        keys: dict[int, Own] = {}
+        self._keys = {}
         if is_any_traced(state):
             out = self.whole(state, batch, False)[:2]
         else:
             first, self._is_first = self._is_first, False
-            keys = own_keys(state, self._workers) if first else {}
+            self._keys = own_keys(state, self._workers) if first else {}
             out = self._step_of(state, batch)
         while self._found:  # a new program: the first, or that of a phase
-            warn_of_step(self._found.pop(), keys, self._workers)
+            warn_of_step(self._found.pop(), self._keys, self._workers)
             give_back(out)
         return out
 
@@ -93,6 +97,7 @@ class StepPrograms:
         self, state: tuple[Any, ...], batch: Any, by_host: bool = True, *, silent: bool
     ) -> Any:
         require_worker_axis(state, self._workers.n)  # in the trace: no step pays for it
+        require_untyped(self._workers)
         step = checked(self._step)
 
         def heard(*args: Any) -> tuple[Any, Any, Any]:
@@ -114,8 +119,8 @@ class StepPrograms:
 
     def _hear(self, found: Looked) -> None:
         """Keeps what is to be followed; what would hang is told before it runs."""
-        warn_of_alone(found, self._workers)
-        self._found.append(found)
+        if not warn_of_alone(found, self._keys, self._workers):
+            self._found.append(found)
 
     def _look_at(self, step: Callable[..., Any], state: Any, batch: Any) -> None:
         """Traces a step with phases once, to see who is to choose them."""

@@ -127,3 +127,13 @@ def test_trees_and_dtypes(tmp_path):
     with pytest.raises(ValueError, match=r"no checkpoint in .*only of no step"):
         restore_params(tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_names_that_hold_each_other_need_like(tmp_path):
+    params = {"enc": jnp.ones((2, 3)), "enc/scale": jnp.ones((2, 2))}
+    with Checkpoints(tmp_path, emulate(2)) as saves:
+        saves.save(1, {"params": params})
+    with pytest.raises(ValueError, match=r"'enc/scale' lies in an array .*give like="):
+        restore_params(tmp_path)
+    like = jax.tree.map(lambda x: x[0], params)
+    assert set(restore_params(tmp_path, like=like)) == {"enc", "enc/scale"}

@@ -141,6 +141,12 @@ def test_a_plan_can_be_printed():
     assert str(bucket) == "12 bytes float32: w[0:3]"
 
 
+def test_leaves_of_one_name_are_named():
+    tree = {"a/b": {"w": jnp.zeros(3)}, "a": {"b/w": jnp.zeros(3)}}
+    with pytest.raises(ValueError, match=r"called \['a/b/w'\], as a key has a '/'"):
+        plan_buckets(tree, order=["a/b/w", "a/b/w"])
+
+
 @pytest.mark.parametrize("plan", [plan_buckets, plan_groups])
 def test_a_message_holds_8_mib_unless_told_otherwise(plan):
     half = jax.ShapeDtypeStruct((2**20,), "float32")

@@ -188,3 +188,21 @@ def test_small_cases():
     assert replica_difference(np.ones((2, 3))) is None
     with pytest.raises(ValueError, match="leaf 'w' has no worker axis"):
         replica_difference({"w": jnp.float32(1)})
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "largest"),
+    [
+        ([2**24, 2**24 + 1], "int32", 1),
+        ([0, 3], "int8", 3),
+        ([-3, 2], "int4", 5),
+        ([1, 2], "float4_e2m1fn", 1),
+        ([1, 2], "float8_e4m3fn", 1),
+    ],
+)
+def test_narrow_floats_and_large_integers(rows, dtype, largest):
+    x = jnp.asarray([[row] for row in rows]).astype(dtype)
+    found = replica_difference({"x": x})
+    assert found
+    assert found.largest == relaxjax.spread({"x": x}) == largest
+    assert replica_difference({"x": x[:1]}) is None

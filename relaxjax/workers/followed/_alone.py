@@ -9,23 +9,31 @@ runs.
 Cost: a walk over the traced step, if there is a collective in a branch or a loop of it.
 """
 
+import sys
 import warnings
 
 from relaxjax._core._jaxprs import programs_of
 from relaxjax._core.traced._flows import axes_met
 from relaxjax.workers._mesh import WorkerMesh
-from relaxjax.workers.followed._dependence import NOBODYS, Dependence
+from relaxjax.workers.followed._dependence import NOBODYS, Dependence, Own
 from relaxjax.workers.followed._looked import Looked
 
 
-def warn_of_alone(found: Looked, workers: WorkerMesh) -> None:
-    """Warns where a worker's own batch or index decides whether workers meet."""
+def warn_of_alone(found: Looked, keys: dict[int, Own], workers: WorkerMesh) -> bool:
+    """Warns where a worker's own numbers decide whether workers meet.
+
+    Args:
+      found: the traced step.
+      keys: own keys by their places among the state's leaves.
+      workers: those of the step.
+    """
     axes = frozenset(workers.axis_name)
     program, states = found.program, found.states
     if workers.n == 1 or not _chooses(program.jaxpr, axes):
-        return
+        return False
     of_batch = frozenset(("batch", axis) for axis in workers.axis_name)
-    own = [NOBODYS] * states + [of_batch] * (len(program.jaxpr.invars) - states)
+    own = [keys.get(i, NOBODYS) for i in range(states)]
+    own += [of_batch] * (len(program.jaxpr.invars) - states)
     walk = Dependence(workers.axis_name)
     walk.index = "index"
     walk.steps(program, own, range(states))
@@ -33,12 +41,21 @@ def warn_of_alone(found: Looked, workers: WorkerMesh) -> None:
         axis = workers.axis_name[0]
         warnings.warn(
             f"data_parallel: whether {min(walk.alone)} runs in a branch or a loop is "
-            "decided by each worker's own batch or place, so that some workers enter "
-            "and others do not: on a mesh the step hangs, and emulated workers part. "
-            f"Bring what decides together: jax.lax.pmean(x, {axis!r}) of a loss, "
+            "decided by each worker's own batch, key or place, so that some workers "
+            "enter and others do not: on a mesh the step hangs, and emulated workers "
+            f"part. Bring what decides together: jax.lax.pmean(x, {axis!r}) of a loss, "
             f"jax.lax.pmax(x, {axis!r}) of a flag",
-            stacklevel=2,
+            stacklevel=_levels(),
         )
+    return bool(walk.alone)
+
+
+def _levels() -> int:
+    """How far the user's own line is from the caller, in frames of the stack."""
+    frame, levels, homes = sys._getframe(1), 1, ("relaxjax", "jax")
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] in homes:
+        frame, levels = frame.f_back, levels + 1
+    return levels
 
 
 def _chooses(jaxpr: object, axes: frozenset[str]) -> bool:

@@ -89,7 +89,8 @@ _UNSEEN = (
 _PASSED_BY = (
     "init: there is a reducer over {0!r}, and yet the updates of all leaves depend on "
     "a worker's own gradients, which pass it by, so that the models will drift apart. "
-    "Put it before the whole optimizer: optax.chain(reducer, optax.contrib.sam(...))"
+    "Put it before all that may leave it out, such as optax.contrib.sam and "
+    "optax.conditionally_transform: optax.chain(reducer, wrapper(optimizer))"
 )
 
 

@@ -1,5 +1,6 @@
 """Workers that enter a meeting, or not, by their own numbers are warned of in time."""
 
+import re
 import warnings
 from typing import Any
 
@@ -124,6 +125,28 @@ def test_a_state_that_was_a_worker_s_own_decides_in_the_next_step():
     last = relaxjax.to_workers(np.float32(0), mesh)
     with pytest.warns(UserWarning, match=WARNED):
         relaxjax.data_parallel(step, mesh).lower(p, s, last, BATCH)
+
+
+def test_a_key_of_ones_own_decides():
+    def step(p, s, key, x):
+        u, s = lax.cond(
+            jax.random.bernoulli(key),
+            lambda: TX.update(jax.grad(loss_of)(p, x), s, p),
+            lambda: (jax.tree.map(jnp.zeros_like, p), s),
+        )
+        return optax.apply_updates(p, u), s, key, {}
+
+    mesh = emulate(4)
+    p, s = relaxjax.init(TX, PARAMS, mesh, reduced_in_step=True)
+    for same in (False, True):
+        key = relaxjax.to_workers(jax.random.key(0), mesh, same=same)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            relaxjax.data_parallel(step, mesh)(p, s, key, BATCH)
+        assert len(caught) == (not same)  # and nothing of what follows from it
+        for told in caught:
+            assert re.search(WARNED, str(told.message))
+            assert told.filename == __file__
 
 
 def test_periods_and_relaxations_of_models_decide_by_counts():
