@@ -73,3 +73,26 @@ def policies() -> list[str]:
             row(each["over"], [each["policy"], *seconds, f"{each['buckets']}"])
         )
     return lines
+
+
+SHAPES = {"layered": "chain of layers", "tangled": "tangled"}
+PASSES = {"forward": "forward", "train": "training"}
+
+
+def speed() -> list[str]:
+    """Seconds of both orders for the largest graphs, and of tracing a model."""
+    found = result("orders-speed")
+    layers = found["conditions"]["layers"]
+    lines = heads("graph", ["operations", "recvs", "s"])
+    rows = [each for each in found["rows"] if each["shape"] in SHAPES]
+    largest = max(each["ops"] for each in rows)
+    for each in rows:
+        if each["ops"] == largest:
+            first = f"{SHAPES[each['shape']]}, {each['order'].upper()}"
+            sizes = [f"{each['ops']}", f"{each['recvs']}"]
+            lines.append(row(first, [*sizes, f"{each['median']:.3g}"]))
+    for name, shown in PASSES.items():
+        each = found["from_function"][name]
+        first = f"tracing a {layers}-layer transformer, {shown}"
+        lines.append(row(first, [f"{each['ops']}", "", f"{each['median']:.3g}"]))
+    return lines
