@@ -1,18 +1,16 @@
 """Every relaxation in two processes: as in one, and it goes on to the bit."""
 
 import json
-import sys
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
 import relaxjax
-from relaxjax import emulate, hosts
+from relaxjax import emulate
 from tests.checkpoint import every_method, training
+from tests.hosts.launched import require_run
 
-ROOT = Path(every_method.__file__).parents[2]
 PARTS = 13
 """Launches: each takes every thirteenth of them."""
 
@@ -21,19 +19,8 @@ PARTS = 13
 @pytest.mark.few(1)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_processes_train_and_resume_as_one_does(part, tmp_path):
-    names, said = training.NAMES[part::PARTS], []
-    ended = hosts.launch(
-        [sys.executable, "-m", "tests.checkpoint.every_method", str(tmp_path), *names],
-        2,
-        environment={
-            "JAX_PLATFORMS": "cpu",
-            "JAX_NUM_CPU_DEVICES": "2",
-            "NPROC": "8",
-            "PYTHONPATH": str(ROOT),
-        },
-        say=lambda *line: said.append(line),
-    )
-    assert ended.status == 0, "\n".join(line[-1] for line in said)
+    names = training.NAMES[part::PARTS]
+    require_run("tests.checkpoint.every_method", tmp_path, *names, devices=2)
     here, other = (json.loads((tmp_path / f"{i}.json").read_text()) for i in range(2))
     mesh = emulate(every_method.WORKERS)
     for name in names:

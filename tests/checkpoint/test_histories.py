@@ -1,14 +1,10 @@
 """Whatever a run has been through, a resume is the branch that its history implies."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-from relaxjax import emulate, hosts
+from relaxjax import emulate
 from tests.checkpoint import histories
-
-ROOT = Path(histories.__file__).parents[2]
+from tests.hosts.launched import require_run
 
 
 @pytest.mark.few(12)
@@ -19,16 +15,4 @@ def test_a_resume_is_what_the_history_implies(seed, tmp_path):
 
 @pytest.mark.long
 def test_processes_live_a_history_together(tmp_path):
-    said = []
-    ended = hosts.launch(
-        [sys.executable, "-m", "tests.checkpoint.histories", str(tmp_path), "12"],
-        2,
-        environment={
-            "JAX_PLATFORMS": "cpu",
-            "JAX_NUM_CPU_DEVICES": "1",
-            "NPROC": "8",
-            "PYTHONPATH": str(ROOT),
-        },
-        say=lambda *line: said.append(line),
-    )
-    assert ended.status == 0, "\n".join(line[-1] for line in said)
+    require_run("tests.checkpoint.histories", tmp_path, "12")

@@ -1,18 +1,16 @@
 """Several processes write one checkpoint together, and read it, or one of emulation."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import relaxjax
-from relaxjax import emulate, hosts
+from relaxjax import emulate
 from relaxjax.checkpoint import Checkpoints
 from tests import helpers
 from tests.checkpoint import processes, training
-
-ROOT = Path(processes.__file__).parents[2]
+from tests.hosts.launched import require_run
 
 
 def emulated(name: str):
@@ -31,30 +29,17 @@ def saved_by_emulation(folder: Path):
 
 @pytest.mark.long
 def test_processes_save_and_restore_together(tmp_path):
-    count = 2
     state = saved_by_emulation(tmp_path / "emulated")
     saved_by_emulation(tmp_path / "broken")
     data = tmp_path / "broken" / "3" / "state" / "data-0.bin"
     *rest, last = data.read_bytes()
     data.write_bytes(bytes([*rest, last ^ 1]))
-    said = []
-    ended = hosts.launch(
-        [sys.executable, "-m", "tests.checkpoint.processes", str(tmp_path)],
-        count,
-        environment={
-            "JAX_PLATFORMS": "cpu",
-            "JAX_NUM_CPU_DEVICES": str(4 // count),
-            "NPROC": "8",
-            "PYTHONPATH": str(ROOT),
-        },
-        say=lambda *line: said.append(line),
-    )
-    assert ended.status == 0, "\n".join(line[-1] for line in said)
+    require_run("tests.checkpoint.processes", tmp_path, devices=2)
     for name in processes.NAMES:
         tx, mesh, begin = emulated(name)
         folder = tmp_path / name
         files = {path.name for path in (folder / "whole" / "3" / "state").iterdir()}
-        assert {f"data-{i}.bin" for i in range(count)} | {"index.json"} <= files
+        assert {f"data-{i}.bin" for i in range(2)} | {"index.json"} <= files
         like = processes.tree_of(begin, 0)
         with Checkpoints(folder / "whole", mesh) as checkpoints:
             step, whole = checkpoints.restore(like)
@@ -80,19 +65,7 @@ def test_processes_save_and_restore_together(tmp_path):
 
 @pytest.mark.long
 def test_one_process_that_cannot_write_is_said_by_all(tmp_path):
-    said = []
-    ended = hosts.launch(
-        [sys.executable, "-m", "tests.checkpoint.failing", str(tmp_path)],
-        2,
-        environment={
-            "JAX_PLATFORMS": "cpu",
-            "JAX_NUM_CPU_DEVICES": "1",
-            "NPROC": "8",
-            "PYTHONPATH": str(ROOT),
-        },
-        say=lambda *line: said.append(line),
-    )
-    assert ended.status == 0, "\n".join(line[-1] for line in said)
+    require_run("tests.checkpoint.failing", tmp_path)
     with Checkpoints(tmp_path, emulate(2), keep=None) as checkpoints:
         assert checkpoints.steps == [10, 20, 25, 30, 35, 50, 60]
         zeros = relaxjax.to_workers(np.zeros(5000, np.float32), emulate(2))

@@ -4,19 +4,18 @@ import json
 import multiprocessing
 import random
 import signal
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from relaxjax import emulate, hosts
+from relaxjax import emulate
 from relaxjax.checkpoint import Checkpoints
 from tests.checkpoint import trainer
+from tests.hosts.launched import launched
 
 LIVES = 5
-ROOT = Path(trainer.__file__).parents[2]
 START = multiprocessing.get_context("forkserver")
 
 
@@ -166,20 +165,9 @@ def test_processes_resume_as_if_never_stopped(seed, tmp_path):
     for life in range(LIVES):
         touch, who = draw.randrange(1, 60), draw.randrange(2)
         numbers = (seed, life, touch if life < LIVES - 1 else 0, who)
-        said, program = [], [sys.executable, "-m", "tests.checkpoint.trainer"]
-        ended = hosts.launch(
-            [*program, str(tmp_path), *map(str, numbers)],
-            2,
-            environment={
-                "JAX_PLATFORMS": "cpu",
-                "JAX_NUM_CPU_DEVICES": "1",
-                "NPROC": "8",
-                "PYTHONPATH": str(ROOT),
-            },
-            say=lambda *line, said=said: said.append(line),
-        )
+        ended, said = launched("tests.checkpoint.trainer", tmp_path, *numbers)
         killed = "ended by SIGKILL" in ended.why
-        assert killed or ended.status == 0, "\n".join(line[-1] for line in said)
+        assert killed or ended.status == 0, said
         books.seen["killed"] += killed
         books.enter(tmp_path / f"life-{life}-of-0")
     print(books.seen)

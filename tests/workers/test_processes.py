@@ -1,35 +1,19 @@
 """What a process calls its rows is its rows, in NumPy's arrays or in JAX's."""
 
 import json
-import sys
-from pathlib import Path
 
 import jax
 import pytest
 
 import relaxjax
-from relaxjax import hosts
 from tests import helpers
+from tests.hosts.launched import require_run
 from tests.workers import processes
-
-ROOT = Path(processes.__file__).parents[2]
 
 
 @pytest.mark.long
 def test_every_form_of_rows_trains_as_one_process_does(tmp_path):
-    said = []
-    ended = hosts.launch(
-        [sys.executable, "-m", "tests.workers.processes", str(tmp_path)],
-        2,
-        environment={
-            "JAX_PLATFORMS": "cpu",
-            "JAX_NUM_CPU_DEVICES": "2",
-            "NPROC": "8",
-            "PYTHONPATH": str(ROOT),
-        },
-        say=lambda *line: said.append(line),
-    )
-    assert ended.status == 0, "\n".join(line[-1] for line in said)
+    require_run("tests.workers.processes", tmp_path, devices=2)
     results, other = (
         json.loads((tmp_path / f"{i}.json").read_text()) for i in range(2)
     )
