@@ -36,7 +36,7 @@ def axis_size(axis_name: AxisName, caller: str) -> int:
         except NameError:
             # Those of a mesh; what `jax.vmap` binds cannot be asked for.
             there = ", ".join(map(repr, jax.sharding.get_abstract_mesh().manual_axes))
-            only = f", only {there}: give {caller} it, or map yours" if there else ""
+            only = f", only {there}: give {caller} such a name" if there else ""
             raise NameError(
                 f"{caller}: no axis named {name!r} here{only}. relaxjax.data_parallel "
                 "binds the workers' axes (for state from relaxjax.init), and your own "

@@ -136,7 +136,7 @@ def test_an_axis_that_data_parallel_does_not_map_is_named():
 
     mapped = relaxjax.data_parallel(step, mesh, axis_name="data")
     state = relaxjax.to_workers(np.ones((2, 8), np.float32), mesh, axis_name="data")
-    with pytest.raises(NameError, match="only 'data': give copy it, or map yours"):
+    with pytest.raises(NameError, match="only 'data': give copy such a name"):
         mapped(state, np.ones(2, np.float32))
 
 

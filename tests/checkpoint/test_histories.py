@@ -15,4 +15,4 @@ def test_a_resume_is_what_the_history_implies(seed, tmp_path):
 
 @pytest.mark.long
 def test_processes_live_a_history_together(tmp_path):
-    require_run("tests.checkpoint.histories", tmp_path, "12")
+    require_run("tests.checkpoint.histories", tmp_path, "8")

@@ -16,6 +16,7 @@ from tests.checkpoint import trainer
 from tests.hosts.launched import launched
 
 LIVES = 5
+TOGETHER = 3  # lives of several processes, which take seconds to start
 START = multiprocessing.get_context("forkserver")
 
 
@@ -162,10 +163,10 @@ def test_a_resume_is_the_run_that_was_never_stopped(seed, tmp_path):
 def test_processes_resume_as_if_never_stopped(seed, tmp_path):
     """One of two is killed before it touches a file, and the other is ended."""
     draw, books = random.Random(seed), Books()
-    for life in range(LIVES):
-        touch, who = draw.randrange(1, 60), draw.randrange(2)
-        numbers = (seed, life, touch if life < LIVES - 1 else 0, who)
-        ended, said = launched("tests.checkpoint.trainer", tmp_path, *numbers)
+    for life in range(TOGETHER):
+        touch, who = draw.randrange(1, 25), draw.randrange(2)
+        numbers = (seed, life, touch if life < TOGETHER - 1 else 0, who)
+        ended, said = launched("tests.checkpoint.trainer", tmp_path, *numbers, grace=1)
         killed = "ended by SIGKILL" in ended.why
         assert killed or ended.status == 0, said
         books.seen["killed"] += killed

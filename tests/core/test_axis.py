@@ -65,7 +65,7 @@ def test_the_size_of_several_axes_is_their_product():
     assert sizes == [4, 2, 8]
     with pytest.raises(NameError, match=r"^f: no axis named 'rows' here\. relaxjax"):
         under_vmap(lambda x: axis_size(("host", "rows"), "f"))
-    names = r"here, only 'host', 'device': give f the mesh's name\. relaxjax"
+    names = r"here, only 'host', 'device': give f such a name\. relaxjax"
     with pytest.raises(NameError, match=names):
         under_shard_map(lambda x: axis_size("rows", "f"), check=False)
 

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from relaxjax import hosts
 
@@ -9,13 +10,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def launched(
-    module: str, *arguments: object, processes: int = 2, devices: int = 1
+    module: str, *arguments: object, devices: int = 1, **how: Any
 ) -> tuple[hosts.Ended, str]:
-    """How it ended, and all that it said; each process has so many devices."""
+    """How two processes of so many devices ended, and all that they said."""
     said: list[str] = []
     ended = hosts.launch(
         [sys.executable, "-m", module, *map(str, arguments)],
-        processes,
+        2,
         environment={
             "JAX_PLATFORMS": "cpu",
             "JAX_NUM_CPU_DEVICES": str(devices),
@@ -23,6 +24,7 @@ def launched(
             "PYTHONPATH": str(ROOT),
         },
         say=lambda *line: said.append(line[-1]),
+        **how,
     )
     return ended, "\n".join(said)
 
