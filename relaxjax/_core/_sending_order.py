@@ -24,7 +24,7 @@ def sending_order(names: Sequence[str], order: Iterable[str] | None) -> list[int
     """
     if order is None:
         return sorted(range(len(names)), key=lambda i: natural_key(names[i]))[::-1]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise ValueError(
             f"two leaves are called {twice}, as a key has a '/': rename it"
         )
