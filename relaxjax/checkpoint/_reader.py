@@ -52,24 +52,21 @@ def opened(
     before, wanted = None, None if step is None else step_of(caller, step)
     while True:
         at = found(caller, folder, listed(), wanted)
-        goes_on = at != before
-        saved = together(
-            caller, processes, partial(_unless_removed, files_of(folder, at), goes_on)
-        )
-        missing = np.bool_(saved is None)
-        if processes > 1:
-            missing = gathered(caller, missing).any()
-        if saved is not None and not missing:
+        act = partial(_unless_removed, files_of(folder, at), at != before)
+        saved = together(caller, processes, act)
+        if processes > 1 and gathered(caller, np.bool_(saved is None)).any():
+            saved = None  # as for all
+        if saved is not None:
             return at, saved
         before = at
 
 
-def _unless_removed(files: Path, goes_on: bool) -> Saved | None:
-    """The files of a checkpoint; None where they are gone and that is no error."""
+def _unless_removed(files: Path, may_be: bool) -> Saved | None:
+    """The files of a checkpoint; None where they are gone and may be."""
     try:
         return Saved(files)
     except (OSError, ValueError):
-        if files.exists() or not goes_on:
+        if files.exists() or not may_be:
             raise
     return None
 

@@ -60,7 +60,7 @@ def _divided(leaf: Any, workers: WorkerMesh) -> Any:
     if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array):
         return leaf
     lies = leaf.sharding
-    if not isinstance(lies, NamedSharding):
+    if not isinstance(lies, NamedSharding):  # on one device, perhaps by a prefetcher
         return jax.device_put(leaf, workers.sharding()) if leaf.committed else leaf
     first, *others = (*lies.spec, *[None] * (leaf.ndim - len(lies.spec)))
     rows = first if isinstance(first, tuple) else (first,)
@@ -74,15 +74,21 @@ def _divided(leaf: Any, workers: WorkerMesh) -> Any:
 
 def _untyped(leaf: Any) -> Any:
     """An array whose type says nothing of its mesh: `jax.vmap` maps no other."""
-    lies = None if isinstance(leaf, Tracer) else getattr(leaf, "sharding", None)
-    if not isinstance(lies, NamedSharding) or not is_explicit(lies.mesh):
+    mesh = _mesh_of(leaf)
+    if mesh is None or not _is_explicit(mesh):
         return leaf
-    assert isinstance(lies.mesh, Mesh)  # of an array that is there
-    mesh = Mesh(lies.mesh.devices, lies.mesh.axis_names)
-    return jax.device_put(leaf, NamedSharding(mesh, lies.spec))
+    auto = Mesh(mesh.devices, mesh.axis_names)
+    return jax.device_put(leaf, NamedSharding(auto, leaf.sharding.spec))
 
 
-def is_explicit(mesh: Any) -> bool:
+def _mesh_of(leaf: Any) -> Mesh | None:
+    """The mesh of devices that an array lies on, by a sharding with names."""
+    lies = None if isinstance(leaf, Tracer) else getattr(leaf, "sharding", None)
+    mesh = lies.mesh if isinstance(lies, NamedSharding) else None
+    return mesh if isinstance(mesh, Mesh) else None
+
+
+def _is_explicit(mesh: Any) -> bool:
     """Whether an axis of a mesh is part of the arrays' types."""
     return AxisType.Explicit in (mesh.axis_types or ())
 
@@ -90,7 +96,7 @@ def is_explicit(mesh: Any) -> bool:
 def require_untyped(workers: WorkerMesh) -> None:
     """Refuses emulated workers whose arrays would be typed by a mesh around them."""
     around = jax.sharding.get_abstract_mesh()
-    if not isinstance(workers.mesh, Mesh) and is_explicit(around):
+    if not isinstance(workers.mesh, Mesh) and _is_explicit(around):
         raise ValueError(
             "data_parallel: emulated workers are called inside jax.set_mesh of a mesh "
             f"with Explicit axes {around.axis_names}, by which jax.vmap cannot bring "
@@ -106,10 +112,8 @@ def require_state(state: Any, workers: WorkerMesh) -> None:
         return
     here = [device.id for device in workers.mesh.devices.flat]
     for name, leaf in zip(leaf_names(state), jax.tree.leaves(state), strict=True):
-        lies = None if isinstance(leaf, Tracer) else getattr(leaf, "sharding", None)
-        if not isinstance(lies, NamedSharding) or not isinstance(lies.mesh, Mesh):
-            continue
-        there = [device.id for device in lies.mesh.devices.flat]
+        mesh = _mesh_of(leaf)
+        there = here if mesh is None else [device.id for device in mesh.devices.flat]
         if there != here:
             raise ValueError(
                 f"data_parallel: state leaf {name!r} lies on the devices {there}, and "
@@ -235,7 +239,7 @@ def checked(step: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
 
 
 def _require_numbers(metrics: Any) -> None:
-    """Refuses metrics without a mean, such as a text or a key."""
+    """Refuses metrics without a mean, such as a text, a key, or one of many weights."""
     for path, x in jax.tree.leaves_with_path(metrics):
         try:
             kind: Any = jax.typeof(x)
@@ -247,6 +251,17 @@ def _require_numbers(metrics: Any) -> None:
                 "no mean over the workers. Return numbers, and what is to be kept as "
                 "a part of the state"
             )
+    shape = jnp.shape(metrics["weight"]) if _is_weighted(metrics) else ()
+    if shape:
+        raise ValueError(
+            f"data_parallel: the metric 'weight' has shape {shape} on each worker, and "
+            "weights its mean: give one number, such as mask.sum(), and metrics that "
+            "are means over the worker's own rows"
+        )
+
+
+def _is_weighted(metrics: Any) -> bool:
+    return isinstance(metrics, Mapping) and "weight" in metrics
 
 
 def _require_clocks(state: tuple[Any, ...], ticked: list[tuple[int, ...]]) -> None:
@@ -281,15 +296,9 @@ def mean_over_workers(metrics: Any) -> Any:
     def widen(x):
         return x.astype(wide(x.dtype))
 
-    if not (isinstance(metrics, Mapping) and "weight" in metrics):
+    if not _is_weighted(metrics):
         return jax.tree.map(lambda x: jnp.mean(widen(x), axis=0), metrics)
     weight = widen(metrics["weight"])
-    if weight.ndim != 1:
-        raise ValueError(
-            f"data_parallel: the metric 'weight' has shape {weight.shape[1:]} on each "
-            "worker, and weights its mean: give one number, such as mask.sum(), and "
-            "metrics that are means over the worker's own rows"
-        )
     total = jnp.sum(weight, axis=0)
 
     def weighted(x):

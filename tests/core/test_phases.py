@@ -1,5 +1,6 @@
 """Clocks, and when they are read, without a training."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -273,11 +274,18 @@ def by_turns(start):
 
 def inside(start):
     total = jax.lax.fori_loop(0, 3, lambda i, x: x + i, 0)
-    return jax.jit(lambda time: time.tick())(start), total
+    solved, _ = jax.scipy.sparse.linalg.cg(lambda x: 2 * x, jnp.ones(2))
+    return jax.jit(lambda time: time.tick())(start), total, solved
 
 
 def conditional(start):
     return jax.lax.cond(start.count > 2, lambda x: x, lambda x: x.tick(), start)
+
+
+def from_the_step(start):
+    """A count that is made in the step ticks once."""
+    made = dataclasses.replace(start, count=jax.lax.iota(jnp.int32, 1)[0])
+    return made.tick()
 
 
 def nested(start):
@@ -298,6 +306,6 @@ def test_several_steps_in_one_are_told(step):
     assert ticks_often(jax.make_jaxpr(step)(hosted(clock(2))).jaxpr)
 
 
-@pytest.mark.parametrize("step", [inside, conditional, beside])
+@pytest.mark.parametrize("step", [inside, conditional, beside, from_the_step])
 def test_one_step_is_told_from_several(step):
     assert not ticks_often(jax.make_jaxpr(step)(hosted(clock(2))).jaxpr)

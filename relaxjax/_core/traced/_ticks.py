@@ -36,21 +36,17 @@ class _Ticks:
 
     def _visit(self, eqn: Any, ins: list[int], scope: str) -> list[int]:
         most, name, count = max(ins, default=0), eqn.primitive.name, len(eqn.outvars)
-        if parts := [part.jaxpr for part in programs_of(eqn.params)]:
-            given = ins[1:] if name == "cond" else ins
-            if name in _LOOPS:  # what ticks in a turn ticks often
-                begun = [self.of(part, [0] * len(part.invars), scope) for part in parts]
-                self.often |= any(map(any, begun))
-                return [most] * count
-            results = [self._inside(part, given, scope) for part in parts]
-            if all(len(outs) == count for outs in results):
-                return [max(several) for several in zip(*results, strict=True)]
-            return [max(map(max, filter(None, results)), default=most)] * count
+        parts = [part.jaxpr for part in programs_of(eqn.params)]
+        if name in _LOOPS:  # what ticks in a turn ticks often
+            begun = [self.of(part, [0] * len(part.invars), scope) for part in parts]
+            self.often |= any(map(any, begun))
+            return [most] * count
+        given = ins[1:] if name == "cond" else ins
+        sizes = len(given), count
+        fit = [x for x in parts if (len(x.invars), len(x.outvars)) == sizes]
+        if fit:
+            results = [self.of(part, given, scope) for part in fit]
+            return [max(several) for several in zip(*results, strict=True)]
         ticks = TICK in scope and name == "add"
         self.often |= ticks and most > 0
         return [most + ticks] * count
-
-    def _inside(self, part: Any, given: list[int], scope: str) -> list[int]:
-        if len(part.invars) != len(given):
-            given = [max(given, default=0)] * len(part.invars)
-        return self.of(part, given, scope)

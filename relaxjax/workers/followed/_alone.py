@@ -6,14 +6,13 @@ relaxation or a collective stands in one, some workers wait there for others, wh
 come: on a mesh the step hangs. Emulated workers part. So this is told before the step
 runs.
 
-Cost: a walk over the traced step, if there is a collective in a branch or a loop of it.
+Cost: a walk over the traced step.
 """
 
 import sys
 import warnings
+from typing import Any
 
-from relaxjax._core._jaxprs import programs_of
-from relaxjax._core.traced._flows import axes_met
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers.followed._dependence import NOBODYS, Dependence, Own
 from relaxjax.workers.followed._looked import Looked
@@ -27,9 +26,8 @@ def warn_of_alone(found: Looked, keys: dict[int, Own], workers: WorkerMesh) -> b
       keys: own keys by their places among the state's leaves.
       workers: those of the step.
     """
-    axes = frozenset(workers.axis_name)
     program, states = found.program, found.states
-    if workers.n == 1 or not _chooses(program.jaxpr, axes):
+    if workers.n == 1:
         return False
     of_batch = frozenset(("batch", axis) for axis in workers.axis_name)
     own = [keys.get(i, NOBODYS) for i in range(states)]
@@ -52,19 +50,8 @@ def warn_of_alone(found: Looked, keys: dict[int, Own], workers: WorkerMesh) -> b
 
 def _levels() -> int:
     """How far the user's own line is from the caller, in frames of the stack."""
-    frame, levels, homes = sys._getframe(1), 1, ("relaxjax", "jax")
-    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] in homes:
+    frame: Any = sys._getframe(1)
+    levels, homes = 1, ("relaxjax", "jax")
+    while frame.f_globals["__name__"].partition(".")[0] in homes:
         frame, levels = frame.f_back, levels + 1
     return levels
-
-
-def _chooses(jaxpr: object, axes: frozenset[str]) -> bool:
-    """Whether workers meet in a branch or a loop."""
-    for eqn in getattr(jaxpr, "eqns", ()):
-        inside = [part.jaxpr for part in programs_of(eqn.params)]
-        if eqn.primitive.name in ("cond", "while"):
-            if any(axes_met(part.eqns, axes) for part in inside):
-                return True
-        elif any(_chooses(part, axes) for part in inside):
-            return True
-    return False

@@ -102,6 +102,26 @@ def test_a_meeting_of_some_is_told_before_it_runs(kind, of, where):
         assert "on a mesh the step hangs" in text
 
 
+def jitted(of: Any) -> Any:
+    """The choice stands in a jitted function, in a scan of the step."""
+
+    def step(p, s, x):
+        def turn(now: Any, _: Any) -> Any:
+            return jax.jit(deciding(of))(*now, x)[:2], ()
+
+        return *lax.scan(turn, (p, s), length=2)[0], {}
+
+    return step
+
+
+@pytest.mark.parametrize("of", ["loss", "mean"])
+def test_a_choice_inside_of_a_loop_and_a_jitted_function(of):
+    said = told(jitted((OWN | COMMON)[of]), emulate(4))
+    assert [x.startswith("data_parallel: whether") for x in said] == [True] * (
+        of in OWN
+    )
+
+
 @pytest.mark.parametrize("of", OWN)
 def test_a_loop_in_which_nobody_meets_is_a_worker_s_own(of):
     assert told(searching(OWN[of]), emulate(4)) == []
@@ -109,6 +129,19 @@ def test_a_loop_in_which_nobody_meets_is_a_worker_s_own(of):
 
 def test_one_worker_waits_for_nobody():
     assert told(deciding(OWN["loss"]), emulate(1)) == []
+
+
+def test_a_step_of_one_worker_is_followed_further():
+    tx: Any = optax.adam(0.1)
+
+    def step(p, s, x):
+        u, _ = tx.update(jax.grad(loss_of)(p, x), s, p)
+        return optax.apply_updates(p, u), s, {}
+
+    mesh = emulate(1)
+    state = relaxjax.init(tx, PARAMS, mesh, reduced_in_step=True)
+    with pytest.warns(UserWarning, match="and returns it as it was"):
+        relaxjax.data_parallel(step, mesh)(*state, BATCH)
 
 
 def test_a_state_that_was_a_worker_s_own_decides_in_the_next_step():
