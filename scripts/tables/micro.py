@@ -13,13 +13,14 @@ METHODS = {
     "gossip": "`gossip`",
     "diloco": "`diloco`",
 }
-BATCHES = {"overhead": 256, "overhead-few-rows": 64}
+OVERHEAD = ("overhead", "overhead-few-rows")
 EMULATED = {
-    "emulation": (262_144, "2"),
-    "emulation-65536": (65_536, "2"),
-    "emulation-16384": (16_384, "2"),
-    "emulation-one-core": (16_384, "1 (`taskset -c 0`)"),
+    "emulation": "2",
+    "emulation-65536": "2",
+    "emulation-16384": "2",
+    "emulation-one-core": "1 (`taskset -c 0`)",
 }
+"""Runs, and the cores they had."""
 
 
 def overhead() -> list[str]:
@@ -34,7 +35,7 @@ def overhead() -> list[str]:
             "compile, over the faster",
         ],
     )
-    for name in BATCHES:
+    for name in OVERHEAD:
         found = result(name)
         rows = found["conditions"]["batch_size"] // found["conditions"]["workers"]
         steps = [_ms(found["run_seconds"][k]) for k in ("relaxjax", "pmean", "jit")]
@@ -105,9 +106,9 @@ def emulation() -> list[str]:
     """A step of emulated workers, over plain JAX on the same rows."""
     workers = [n for n in result("emulation")["sgd"]["ratio"] if n != "1"]
     lines = heads("rows in all", ["cores", *(f"{n} workers" for n in workers)])
-    for name, (rows, cores) in EMULATED.items():
+    for name, cores in EMULATED.items():
         ratios = result(name)["sgd"]["ratio"]
-        shown = f"{rows:,}".replace(",", " ")
+        shown = f"{result(name)['conditions']['batch_size']:,}".replace(",", " ")
         lines.append(row(shown, [cores, *(_near(ratios[n]) for n in workers)]))
     return lines
 
@@ -161,8 +162,8 @@ def checkpoints() -> list[str]:
     """Steps with saves over steps without, and what is on disk."""
     heading = ["ms a step", "steps with saves, over steps without"]
     lines = heads("", [*heading, "on disk, over distinct bytes"])
+    steps = result("checkpoint")["conditions"]["steps"]
     for name, each in result("checkpoint")["relaxations"].items():
-        steps = result("checkpoint")["conditions"]["steps"]
         plain = 1e3 * float(np.median(each["seconds"]["not saving"])) / steps
         over, disk = (
             _met(each["ratio"], 1.05),
