@@ -1,8 +1,16 @@
-"""Islands with a wrong member, under kills: in bounds, and under other merges."""
+"""Islands under kills; with a wrong member: in bounds, and under other merges."""
 
+import json
 from typing import Any
 
-from scripts.tables.rows import heads, result, row
+from scripts.tables.rows import DOCS, heads, result, row
+
+KILLS = {
+    "1-in-2-min": "1 in 120 s (`--minutes 2 --kill-every 60`)",
+    "8-in-3-min": "8 in 180 s",
+    "8-in-90-s": "8 in 90 s (`--minutes 1.5 --kill-every 10`)",
+}
+WAYS = ("islands", "fail-stop")
 
 MERGES = {
     "rda": '`"rda"` in bounds',
@@ -53,3 +61,37 @@ def other_merges() -> list[str]:
             row(MERGES[run["run"]], [f"{run['goodput_of_others']:.3f}", *cells])
         )
     return lines
+
+
+def goodput() -> list[str]:
+    """Islands, fail-stop training and torchft under the same kills."""
+    columns = ["islands", "fail-stop", "torchft"]
+    longest = "longest from merge to merge, islands, torchft"
+    lines = heads("kills", [*columns, longest])
+    for name, shown in KILLS.items():
+        run = _chaos(f"kills-{name}") | {
+            "torchft": _chaos(f"torchft-{name}")["torchft"]
+        }
+        cells = [f"{run[way]['goodput']:.3f}" for way in columns]
+        waits = (run[way]["pause"]["longest"] for way in ("islands", "torchft"))
+        lines.append(row(shown, [*cells, ", ".join(f"{x:.1f} s" for x in waits)]))
+    return lines
+
+
+def restarts() -> list[str]:
+    """Seconds until a killed process trains again."""
+    run = _chaos("kills-8-in-3-min")
+    found = [run[way]["restarts"] for way in WAYS]
+    back = [f"{x['median']:.1f} s, {max(x['back_after']):.1f} s" for x in found]
+    born = [
+        f"{x['from_birth_to_training']:.1f} s, {x['compilation']:.1f} s" for x in found
+    ]
+    return [
+        *heads(KILLS["8-in-3-min"], WAYS),
+        row("a killed process trains again after, median and at most", back),
+        row("from a process's start to its first step, with compilation of", born),
+    ]
+
+
+def _chaos(name: str) -> dict[str, Any]:
+    return json.loads((DOCS / "chaos" / f"{name}.json").read_text())

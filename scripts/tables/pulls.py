@@ -1,6 +1,8 @@
-"""Orders of pulls in programs for eight H100s that were not run."""
+"""Orders of pulls and of copies in programs for H100s that were not run."""
 
-from statistics import median
+from collections.abc import Callable
+from functools import partial
+from statistics import mean, median
 from typing import Any
 
 from scripts.tables.rows import heads, result, row
@@ -17,21 +19,49 @@ def shares() -> list[str]:
     rows = result("pulls")["rows"]
     lines = heads("order", ["MiB", "transfers", *SHARES, "exposed ms"])
     for size in sorted({each["bytes"] for each in rows}):
-        lines += _lines([x for x in rows if x["bytes"] == size])
+        lines += _lines([x for x in rows if x["bytes"] == size], _cells)
     return lines
 
 
-def _lines(rows: list[Row]) -> list[str]:
+def copies() -> list[str]:
+    """Orders of copies from host memory, with XLA's profile and without it."""
+    rows = result("host-copies")["rows"]
+    columns = [
+        "profiled",
+        *SHARES,
+        "exposed ms",
+        "throughput over the mean random order",
+    ]
+    lines = heads("order", columns)
+    for suffix, said in {", profiled": "yes", "": "no"}.items():
+        own = [x for x in rows if x["order"].endswith("profiled") == bool(suffix)]
+        bare = [x | {"order": x["order"].removesuffix(suffix)} for x in own]
+        drawn = mean(_step(x) for x in bare if _random(x))
+        lines += _lines(bare, partial(_copied, profiled=said, drawn=drawn))
+    return lines
+
+
+def _step(each: Row) -> float:
+    return each["compute"] + each["exposed"]
+
+
+def _copied(rows: list[Row], *, profiled: str, drawn: float) -> list[str]:
+    _, _, *shown = _cells(rows)
+    gain = "" if _random(rows[0]) else f"{drawn / _step(rows[0]):.3f}"
+    return [profiled, *shown, gain]
+
+
+def _lines(rows: list[Row], cells: Callable[[list[Row]], list[str]]) -> list[str]:
     """A line for each order; those with equal cells, and random ones, share it."""
     shared: dict[tuple[str, ...], list[str]] = {}
     for name, title in TITLES.items():
-        own = _cells([x for x in rows if x["order"] == name])
+        own = cells([x for x in rows if x["order"] == name])
         shared.setdefault(tuple(own), []).append(title)
     lines = [row(", ".join(names), own) for own, names in shared.items()]
     drawn = [x for x in rows if _random(x)]
     label = f"random, {len(drawn)}: least, median, most"
     reverse = [x for x in rows if x["order"] == "reversed"]
-    return [*lines, row(label, _cells(drawn)), row("reversed", _cells(reverse))]
+    return [*lines, row(label, cells(drawn)), row("reversed", cells(reverse))]
 
 
 def _cells(rows: list[Row]) -> list[str]:

@@ -19,6 +19,16 @@ MERGES = {
     "`rda`, 0.5": f"{RDA} outer_learning_rate=0.5",
 }
 
+LOW_RANK = {
+    "power_sgd rank=8": "PowerSGD of rank 8",
+    "acp_sgd rank=8": "ACP-SGD of rank 8",
+    "demo k=8": "DeMo, 8 coefficients of a block",
+    "dion fraction=0.125 bits=8": "Dion of rank 1/8",
+    "dion2 fraction=0.0625 bits=8": "Dion2 with 1/16 of the rows",
+    "arc_top_k density=0.02": "ARC-Top-K with 2 % of the rows",
+}
+"""Methods of `gradients.md`."""
+
 
 def of(*names: str) -> list[str]:
     """The table of the studies that are named."""
@@ -66,6 +76,23 @@ def frontier() -> list[str]:
     for fewer, target in LEAST.items():
         lost = [p.worse for p in found if p.worse is not None and p.fewer >= fewer]
         lines.append(row(f"1/{fewer}", [f"{min(lost):.1f}", str(target)]))
+    return lines
+
+
+def low_rank() -> list[str]:
+    """How much worse the methods of `gradients.md` are, and their bytes."""
+    chars, digits = (
+        {
+            p.method: p
+            for p in points(STUDIES / f"frontier-{x}", STUDIES / f"recent-{x}")
+        }
+        for x in ("chars", "digits")
+    )
+    lines = heads("method", ["bytes", "characters, %", "digits, %"])
+    for method, name in LOW_RANK.items():
+        lost = [found[method].worse or 0.0 for found in (chars, digits)]
+        fewer = f"1/{chars[method].fewer:.3g}"
+        lines.append(row(name, [fewer, *(f"{x:.1f}" for x in lost)]))
     return lines
 
 

@@ -1,0 +1,36 @@
+"""Tables of runs whose own files were not kept, with their command and conditions.
+
+A file of docs/results has columns, and rows of cells: a number, a pair, a difference
+with its interval, a value with such a difference, or a word. Numbers of a column have
+at most as many digits behind the point as `digits` says.
+"""
+
+from typing import Any
+
+from scripts.tables.rows import heads, result, row
+
+
+def table(name: str) -> list[str]:
+    """The table of a file; the first cell of each row in `best` is bold."""
+    found = result(name)
+    first, *rest = found["columns"]
+    digits = found.get("digits", [0] * len(rest))
+    lines = heads(first, rest)
+    for name, *cells in found["rows"]:
+        shown = [_cell(x, d) for x, d in zip(cells, digits, strict=True)]
+        bold = "**" if name in found.get("best", ()) else ""
+        lines.append(row(f"{bold}{name}{bold}", shown))
+    return lines
+
+
+def _cell(cell: Any, digits: int) -> str:
+    if isinstance(cell, list) and len(cell) > 2:
+        value, (worse, low, high) = cell[:-3], cell[-3:]
+        point = 2 if value else digits
+        shown = f"{worse:+.{point}f} [{low:+.{point}f}, {high:+.{point}f}]"
+        return f"{value[0]:.{digits}f} ({shown})" if value else shown
+    if isinstance(cell, list):
+        return ", ".join(_cell(x, digits) for x in cell)
+    if isinstance(cell, float):
+        return f"{cell:.{digits}f}".rstrip("0").rstrip(".") if cell else "0"
+    return "" if cell is None else str(cell)
