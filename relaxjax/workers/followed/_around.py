@@ -32,7 +32,7 @@ def warn_around(
         text = (
             _reduced(found, x, outs, workers)
             or _changed(found, x, outs, f"update {call}.")
-            or _forgotten(found, x, outs, moved)
+            or _forgotten(found, x, outs, moved, f"made {call}.")
             or _left(found, x, moved)
         )
         if text:
@@ -77,15 +77,18 @@ def _changed(found: Looked, x: Given, outs: Sequence[Own], prefix: str) -> str |
 
 
 def _forgotten(
-    found: Looked, x: Given, outs: Sequence[Own], moved: set[int]
+    found: Looked, x: Given, outs: Sequence[Own], moved: set[int], prefix: str
 ) -> str | None:
     state, made = jax.tree.leaves(x.state), jax.tree.leaves(x.made[1])
     if not state or moved.isdisjoint(found.places):
         return None  # as where an update is only looked at
     kept, of = found.places_of(state), NOBODYS.union(*found.of(outs, state))
     begins = "state" not in {source for source, _ in of}
-    results = {id(var) for var in found.program.jaxpr.outvars[: found.states]}
-    if begins and results.isdisjoint(map(id, made)):  # or else it may begin here
+    later = NOBODYS.union(
+        *(outs[i] for i in range(found.states) if i not in found.places)
+    )
+    goes_on = any(mark == AS_IS and x.startswith(prefix) for x, mark in later)
+    if begins and not goes_on:  # or else it may begin here
         fate = "made in the step"
     elif len(kept) == len(state) and state != made and moved.isdisjoint(kept):
         fate = "returned as it was"

@@ -9,6 +9,7 @@ A walk of dependences (`relaxjax.workers.followed._dependence`) with marks besid
                  is, until it is added to its param, where it has arrived; or else the
                  first operation on it
     param c.k    a param that this relaxation is given, as it is
+    made c.k     a part of the state that it makes
     batch        of the worker's own, along an axis, or as collectives of the step have
                  brought it together (`ANY`)
 
@@ -43,6 +44,7 @@ def marked_results(
     walk, jaxpr = _Walk(workers.axis_name), found.program.jaxpr
     for c, x in enumerate(found.given):
         walk.mark("param", c, x.params)
+        walk.mark("made", c, x.made[1])
         if x.at.side == "models":
             walk.mark("update", c, x.made[0])
     batch = frozenset(("batch", axis) for axis in (*workers.axis_name, ANY))

@@ -269,6 +269,25 @@ def test_a_state_may_begin_in_a_later_phase():
     assert said(trains(tx), *relaxjax.init(tx, PARAMS, emulate(4)), steps=6) == ""
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda tx: relaxjax.skip_nonfinite(tx, "data"),
+        lambda tx: relaxjax.participation(tx, "data", present=[[1, 1, 1, 0]]),
+        lambda tx: optax.MultiSteps(tx, 2).gradient_transformation(),
+    ],
+)
+def test_a_state_may_begin_where_a_step_is_left_out_or_chosen(around):
+    late = relaxjax.from_step(relaxjax.local_sgd("data", 2), 2)
+    first = relaxjax.before_step(relaxjax.all_reduce("data"), 2)
+    for tx in (
+        relaxjax.post_local_sgd(optax.adam(0.1), "data", 2, 2),
+        optax.chain(first, optax.adam(0.1), late),
+    ):
+        tx = around(tx)
+        assert said(trains(tx), *relaxjax.init(tx, PARAMS, emulate(4)), steps=6) == ""
+
+
 def by_hand(keep: bool) -> Any:
     """A reducer and an optimizer without a chain."""
 
