@@ -245,4 +245,4 @@ def test_all_reduce_runs_few_files():
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert int(run.stdout) <= 48  # besides doors
+    assert int(run.stdout) <= 49  # besides doors

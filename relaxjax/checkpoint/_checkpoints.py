@@ -111,7 +111,7 @@ class Checkpoints:
           TypeError: `step` is not a whole number, or a leaf has another type.
           ValueError: arrays do not have an axis over the workers; the folder has a
             checkpoint as new or newer, which a restart would take instead: the run has
-            restored an older one, or none.
+            restored an older one, or none; another one of this process saves there.
           OSError: the save before this one could not be written, by one process or
             several; all of them raise it.
         """
@@ -138,6 +138,7 @@ class Checkpoints:
 
         metadata = together("save", len(self._processes), described)
         self._store.begin(step, snapshot(state, self._processes), metadata)
+        self._store.known = step
         return True
 
     def restore(
@@ -187,7 +188,7 @@ class Checkpoints:
         state, self._report = together("restore", count, filled)
         if forget_newer:
             self._store.forget_after(step)
-        self._store.at = step
+        self._store.restored(step)
         return step, state
 
     def wait(
@@ -238,10 +239,18 @@ class Checkpoints:
 
     def _require_newest(self, step: int) -> None:
         """Refuses a step that a restart would pass over for another branch."""
-        newer = [other for other in self.steps if other >= step]
+        steps, at, known = self.steps, self._store.at, self._store.known
+        others = [] if known is None else [other for other in steps if other > known]
+        newer = [other for other in steps if other >= step]
+        if others:
+            raise ValueError(
+                f"save: another run has saved {others} in {self._store.directory} "
+                f"since this one was at step {at}, and the two would mix. Close the "
+                "one that is done, as of a notebook's cell that ran before; to go on "
+                "from there, restore(state)"
+            )
         if not newer:
             return
-        at = self._store.at
         come = "has restored none" if at is None else f"is at step {at} before it"
         raise ValueError(
             f"save: step {step} is not newer than the checkpoints of {newer} in "

@@ -49,6 +49,7 @@ class Store:
 
     Attributes:
       at: the step that this run has saved or restored last, perhaps still under way.
+      known: the newest step that it has seen or saved; None: it has not looked.
       begins: whether a run may begin here, from the state that it gives.
     """
 
@@ -69,6 +70,7 @@ class Store:
         self._thread = ThreadPoolExecutor(1)
         self._under_way: _Save | None = None
         self.at: int | None = None
+        self.known: int | None = None
         self._before: int | None = None  # `at` before the save under way
         if self._first and not lock.shared:  # or they may be of a save under way
             for path in directory.iterdir():
@@ -104,6 +106,10 @@ class Store:
         whole = run(self._commit, step, folder, written, agreed)
         self._under_way = _Save(step, folder, written, agreed, whole)
         self._before, self.at = self.at, step
+
+    def restored(self, step: int) -> None:
+        """The run goes on from here, and has seen what is there."""
+        self.at, self.known = step, max([step, *self.steps()])
 
     def wait(self) -> None:
         """Returns when nothing is under way; all processes call it together.

@@ -85,6 +85,10 @@ class ReadStore:
         self.directory, self._processes = directory, len(processes)
         self.at: int | None = None
 
+    def restored(self, step: int) -> None:
+        """This one was looked at last."""
+        self.at = step
+
     def steps(self) -> list[int]:
         """Steps that have a checkpoint now, as process 0 sees them."""
         return steps_seen(self.directory, self._processes)

@@ -47,7 +47,8 @@ def served_by(
     update = optax.with_extra_args_support(optimizer).update
 
     def step(*args: Any, **extra_args: Any) -> tuple[Any, Any]:
-        with heard_updates() as inside:
+        inside: list[str] = []
+        with heard_updates(lambda given: inside.append(given.at.name)):
             out = update(*args, **extra_args)
         if inside:
             raise ValueError(

@@ -40,7 +40,8 @@ def consensus(tree: Any) -> Any:
 
     Returns:
       The tree without the worker axis; dtypes stay. On a mesh that has only workers'
-      axes, the arrays lie on one device; otherwise they keep their other sharding.
+      axes, the arrays lie on one device; otherwise they keep their other sharding, and
+      inside of `jax.jit` lie where the compiler puts them.
 
     Example:
       >>> import jax.numpy as jnp, relaxjax
@@ -50,9 +51,7 @@ def consensus(tree: Any) -> Any:
     _require_all("consensus", tree)
     parts, structure = jax.tree.flatten(tree, is_leaf=is_sliced)
     leaves = [x for x in parts if not is_sliced(x)]
-    shardings = [_without_workers(x) for x in leaves]
-    means = _on_one_device(jax.jit(_means, out_shardings=shardings)(leaves))
-    rest = iter(means)
+    rest = iter(_means(leaves) if is_any_traced(leaves) else _means_apart(leaves))
     models = [x.joined() if is_sliced(x) else next(rest) for x in parts]
     return jax.tree.unflatten(structure, models)
 
@@ -210,8 +209,10 @@ def _without_workers(x: Any) -> NamedSharding | None:
     return NamedSharding(sharding.mesh, P(*sharding.spec[1:]))
 
 
-def _on_one_device(arrays: list[jax.Array]) -> list[jax.Array]:
-    """One copy of each array, unless some are sharded over axes beside the workers'."""
+def _means_apart(leaves: list[Any]) -> list[jax.Array]:
+    """The means, with one copy of each, unless axes beside the workers' shard some."""
+    shardings = [_without_workers(x) for x in leaves]
+    arrays = jax.jit(_means, out_shardings=shardings)(leaves)
     if all(x.is_fully_replicated for x in arrays):
         return [x.addressable_data(0) for x in arrays]
     return arrays

@@ -68,7 +68,9 @@ class DataParallelStep:
         """Lowers the program of one step for these arguments, without running it.
 
         They may be arrays, as for a call, or `jax.ShapeDtypeStruct`, those of a batch
-        with the rows of all processes.
+        with the rows of all processes. The compiled program takes the states in one
+        tuple, then the batch. For one that is called like the step, lower
+        `jax.jit(step)`.
         """
         state, batch = self._checked(args)
         return self._programs.whole.lower(placed(state, self._workers), batch)

@@ -60,6 +60,7 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "islands-wrong": islands.wrong_member,
     "islands-wrong-merges": islands.other_merges,
     "later": partial(kept.table, "later"),
+    "lost-messages": partial(kept.table, "lost-messages"),
     "low-rank-quality": studies.low_rank,
     "memory": memory.peaks,
     "merge-rules": merge_rules.table,
@@ -105,6 +106,7 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "quality-merges": studies.merges,
     "regret": partial(kept.table, "regret"),
     "remembered": partial(kept.table, "remembered"),
+    "resized": partial(kept.table, "resized"),
     "ring": micro.ring,
     "sharded": sharded.steps,
     "sharded-conditions": sharded.conditions,
@@ -117,4 +119,5 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "testbed": partial(kept.table, "testbed"),
     "topologies": topologies.table,
     "unlike-data": partial(kept.table, "unlike-data"),
+    "wrong-worker": partial(kept.table, "wrong-worker"),
 }

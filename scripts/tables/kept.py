@@ -1,8 +1,8 @@
-"""Tables of runs whose own files were not kept, with their command and conditions.
+"""Tables of runs that were printed, with their command and conditions.
 
 A file of docs/results has columns, and rows of cells: a number, a pair, a difference
-with its interval, a value with such a difference, or a word. Numbers of a column have
-at most as many digits behind the point as `digits` says.
+with its interval, a value with such a difference, or a word. Fractions of a column have
+as many digits behind the point as `digits` says.
 """
 
 from typing import Any
@@ -32,5 +32,5 @@ def _cell(cell: Any, digits: int) -> str:
     if isinstance(cell, list):
         return ", ".join(_cell(x, digits) for x in cell)
     if isinstance(cell, float):
-        return f"{cell:.{digits}f}".rstrip("0").rstrip(".") if cell else "0"
+        return f"{cell:.{digits}f}"
     return "" if cell is None else str(cell)

@@ -163,6 +163,30 @@ def test_a_second_writer_is_refused_and_told_of_the_first(tmp_path):
     assert names(tmp_path) == ["1"]
 
 
+def test_a_second_run_of_one_process_mixes_with_no_first(tmp_path):
+    """As in a notebook whose cell runs again: who saves without having looked stops."""
+    with Checkpoints(tmp_path, MESH) as first, Checkpoints(tmp_path, MESH) as second:
+        assert first.save(1, state(1))
+        first.wait()
+        second.restore(state(0))
+        assert second.save(2, state(2))
+        second.wait()
+        with pytest.raises(
+            ValueError, match=r"another run has saved \[2\] in .* step 1"
+        ):
+            first.save(3, state(3))
+        assert first.restore(state(0))[0] == 2
+        assert first.save(3, state(3))
+        first.wait()
+        with pytest.raises(
+            ValueError, match=r"another run has saved \[3\] in .* step 2"
+        ):
+            second.save(5, state(5))
+        _, at_two = second.restore(state(0), step=2, forget_newer=True)
+        assert second.save(3, at_two)
+    assert names(tmp_path) == ["1", "2", "3", "forgotten"]
+
+
 def test_a_process_of_the_same_number_on_another_host_is_another_one(
     tmp_path, monkeypatch
 ):

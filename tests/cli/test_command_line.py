@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import relaxjax
 from relaxjax._names import RELAXATIONS, parse
+from relaxjax.checkpoint import Checkpoints, _lock
 from relaxjax.cli import app
 from relaxjax.cli._app import COMMANDS, load
 from relaxjax.cli.common._errors import EXIT_CODES
@@ -186,6 +188,17 @@ def test_training_as_json(tmp_path):
     assert (
         json.loads(again.stdout)[0]["workers"] == 1
     )  # the report on them is on stderr
+
+
+def test_the_folder_of_a_live_run_is_a_mistake_and_no_bug(tmp_path, monkeypatch):
+    """`--resume` in a second terminal: one line, and the code of a mistake."""
+    with Checkpoints(tmp_path / "checkpoints", relaxjax.emulate(2)):
+        monkeypatch.setattr(_lock.socket, "gethostname", lambda: "elsewhere")
+        line = "train --workers 2 --steps 2 --checkpoint-every 1 --resume --out"
+        result = invoke(*line.split(), str(tmp_path))
+    assert result.exit_code == 2
+    assert "writes checkpoints into" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 ON_TERMINAL = """

@@ -10,6 +10,7 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core.traced._marks import (
+    Given,
     Station,
     differentiated,
     doer_of,
@@ -117,7 +118,8 @@ def test_where_it_is_passed_over_the_optimizer_inside_is_left(inside, left):
 def test_updates_are_heard_with_their_values_and_params():
     tx, x = doubled("mine", "models"), jnp.ones(())
     state = tx.init(x)
-    with heard_updates() as heard:
+    heard: list[Given] = []
+    with heard_updates(heard.append):
         tx.update(x, state, x, value=3)
         tx.update(x, state, value=0)
         tx.update(x, state, x, value=None)
@@ -134,7 +136,8 @@ def test_updates_are_heard_with_their_values_and_params():
 def test_of_what_is_inside_a_relaxation_nobody_hears():
     inner: Any = doubled("inner", "gradients")
     outer = marked("outer", "gradients", "data", inner.init, inner.update)
-    with heard_updates() as heard:
+    heard: list[Given] = []
+    with heard_updates(heard.append):
         outer.update(jnp.ones(()), outer.init(jnp.ones(())))
     assert [x.at.name for x in heard] == ["outer"]
 
@@ -142,7 +145,8 @@ def test_of_what_is_inside_a_relaxation_nobody_hears():
 def test_updates_are_heard_with_their_trace():
     tx, x = doubled("mine", "models"), jnp.ones(())
     state = tx.init(x)
-    with heard_updates() as heard:
+    heard: list[Given] = []
+    with heard_updates(heard.append):
         tx.update(x, state)
         jax.jit(lambda x: tx.update(x, state)[0])(x)
         tx.update(x, state)

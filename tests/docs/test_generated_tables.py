@@ -29,14 +29,14 @@ def test_each_part_and_device_has_a_table(tmp_path):
 
 def test_a_kept_table_has_numbers_pairs_and_intervals(monkeypatch):
     rows = [
-        ["a", 0.0, [0.5, 24.0], [-0.304, -0.6, 0.03]],
+        ["a", 0.0, [0.5, 24], [-0.304, -0.6, 0.03]],
         ["b", 1.005, None, [0.97306, 0.1, -0.2, 0.4]],
         ["c", 7, "1/5", "none"],
     ]
     file = {"columns": ["", "x", "y", "z"], "digits": [3, 1, 2], "rows": rows}
     monkeypatch.setattr(kept, "result", lambda _: file | {"best": ["b"]})
     assert kept.table("name")[2:] == [
-        "| a | 0 | 0.5, 24 | -0.30 [-0.60, +0.03] |",
+        "| a | 0.000 | 0.5, 24 | -0.30 [-0.60, +0.03] |",
         "| **b** | 1.005 |  | 0.97 (+0.10 [-0.20, +0.40]) |",
         "| c | 7 | 1/5 | none |",
     ]

@@ -113,3 +113,14 @@ def test_state_that_was_brought_to_the_host():
     np.testing.assert_array_equal(
         consensus(jax.device_get(shards))["w"], np.arange(5.0)
     )
+
+
+@pytest.mark.parametrize("where", [emulate(4), mesh_of(4)], ids=["emulated", "mesh"])
+def test_a_model_inside_of_jit(where):
+    stacked = to_workers({"w": jnp.arange(3.0), "n": 5}, where)
+    stacked["w"] += jnp.arange(4.0)[:, None]
+    jax.tree.map(
+        np.testing.assert_array_equal, jax.jit(consensus)(stacked), consensus(stacked)
+    )
+    slope = jax.grad(lambda w: consensus({**stacked, "w": w})["w"].sum())
+    np.testing.assert_array_equal(slope(stacked["w"]), np.full((4, 3), 0.25))

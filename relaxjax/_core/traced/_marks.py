@@ -25,14 +25,9 @@ from jax.extend import core
 from relaxjax._core._arrays import require_arrays, require_dtypes
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core.layouts._unreduced import opens_own_mapping, refuse_unreduced
+from relaxjax._core.traced import _asked
 
 T = TypeVar("T")
-_NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
-_HEARD: ContextVar[list["Given"] | None] = ContextVar("heard", default=None)
-_PASSED_OVER: ContextVar[bool] = ContextVar("passed over", default=False)
-_MEETS: ContextVar[dict[str, int] | None] = ContextVar("meets", default=None)
-_STARTED: ContextVar[bool] = ContextVar("started", default=False)
-_SAID: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
 REDUCERS = frozenset(["gradients", "momenta"])
 FIRST = frozenset(["momenta", "optimizer"])  # no optimizer stands before these
@@ -79,8 +74,8 @@ def marked(
 
     def checked(params: optax.Params) -> Any:
         require_arrays(params, name)
-        within = _STARTED.get()  # of another one, for models
-        with _with(_STARTED, True):
+        within = _asked.STARTED.get()  # of another one, for models
+        with _with(_asked.STARTED, True):
             if side in REDUCERS and not within:
                 params = differentiated(params)
             state = init(params)
@@ -88,17 +83,20 @@ def marked(
         return state
 
     def named(updates, state, params=None, **extra_args) -> Any:
-        numbers = _NUMBERS.get()
+        numbers = _asked.NUMBERS.get()
         number = 0 if numbers is None else next(numbers)
         if side in ("tracking", "models"):
             refuse_unreduced(name, updates)
         scope = jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}")
-        with scope, _with(_HEARD, None):  # of what is inside of it, nobody is told
+        with (
+            scope,
+            _with(_asked.HEARD, None),
+        ):  # of what is inside of it, nobody is told
             made = update(updates, state, params, **extra_args)
-        if (heard := _HEARD.get()) is not None:
+        if (hear := _asked.HEARD.get()) is not None:
             at = Station(name, side, axes_of(axis_name), number)
             value, here = extra_args.get("value"), core.get_opaque_trace_state()
-            heard.append(Given(at, value, updates, state, params, made, here))
+            hear(Given(at, value, updates, state, params, made, here))
         return made
 
     if side in REDUCERS | FIRST:
@@ -106,10 +104,10 @@ def marked(
     left = optax.with_extra_args_support(inside or optax.identity())
 
     def first(params: optax.Params) -> Any:
-        return (left.init if _PASSED_OVER.get() else checked)(params)
+        return (left.init if _asked.PASSED_OVER.get() else checked)(params)
 
     def after(updates, state, params=None, **extra_args) -> Any:
-        step = left.update if _PASSED_OVER.get() else named
+        step = left.update if _asked.PASSED_OVER.get() else named
         return step(updates, state, params, **extra_args)
 
     return of_own_state(name, first, after)
@@ -176,24 +174,27 @@ def _with(variable: ContextVar[Any], value: T) -> Iterator[T]:
 
 def passed_over() -> AbstractContextManager[bool]:
     """In it, relaxations are left out of what is traced."""
-    return _with(_PASSED_OVER, True)
+    return _with(_asked.PASSED_OVER, True)
 
 
-def heard_updates() -> AbstractContextManager[list[Given]]:
-    """Collects what updates of relaxations are given in it."""
-    return _with(_HEARD, [])
+def heard_updates(hear: Callable[[Given], Any]) -> AbstractContextManager[Any]:
+    """In it, the function is told what updates of relaxations are given.
+
+    It must not keep the tracers of another trace than its own, which ends before.
+    """
+    return _with(_asked.HEARD, hear)
 
 
 def remark(text: str) -> None:
     """Says, once, of a choice that is allowed and rarely meant, if somebody asks."""
-    said = _SAID.get()
+    said = _asked.SAID.get()
     if said is not None and text not in said:
         said.append(text)
 
 
 def remarks() -> AbstractContextManager[list[str]]:
     """In it, `relaxjax.init` or `relaxjax.explain` asks, to warn of it."""
-    return _with(_SAID, [])
+    return _with(_asked.SAID, [])
 
 
 def meets_too(periods: Mapping[str, int]) -> None:
@@ -201,19 +202,19 @@ def meets_too(periods: Mapping[str, int]) -> None:
 
     `periods` are by the fields' names; "params" are the models.
     """
-    meets = _MEETS.get()
+    meets = _asked.MEETS.get()
     if meets is not None:
         meets.update(periods)
 
 
 def meeting_too() -> AbstractContextManager[dict[str, int]]:
     """In it, the periods that relaxations state by `meets_too`."""
-    return _with(_MEETS, {})
+    return _with(_asked.MEETS, {})
 
 
 def numbered() -> AbstractContextManager[Iterator[int]]:
     """In it, every relaxation that is traced has a number of its own."""
-    return _with(_NUMBERS, itertools.count())
+    return _with(_asked.NUMBERS, itertools.count())
 
 
 def optimizer_in_it() -> AbstractContextManager[Any]:

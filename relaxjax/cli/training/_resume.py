@@ -71,7 +71,8 @@ class Keeper:
         plan: Mapping[str, str],
     ):
         every = sys.maxsize if every is None else every
-        self._checkpoints = Checkpoints(folder, mesh, every=every, plan=plan)
+        with user_errors():  # another run may write there
+            self._checkpoints = Checkpoints(folder, mesh, every=every, plan=plan)
         self._resume = resume
         hosts.keeps(
             lambda: kept_in(folder),

@@ -163,5 +163,5 @@ def mask_unseen(v: Any, tree: Any) -> Any:
 
 def denominator(v: Any, b2: float, count: Any, eps: float) -> Any:
     """D = sqrt(v^) + eps, with v^ = v / (1 - b2^count)."""
-    v_hat = optax.tree.bias_correction(v, b2, count)
+    v_hat = optax.tree.bias_correction(v, b2, jnp.asarray(count))
     return jax.tree.map(lambda v: jnp.sqrt(v) + eps, v_hat)

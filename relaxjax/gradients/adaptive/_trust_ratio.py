@@ -129,5 +129,7 @@ def frozen_ratio(
     leaves, tree = jax.tree.flatten(ratios)
     each = leaves, jax.tree.leaves(rates.factor), parts_over(v, specs)
     r = tree.unflatten(map(next_factor, *each))
-    c = optax.tree.bias_correction(rates.coefficient, spec.coefficient_decay, steps)
+    c = optax.tree.bias_correction(
+        rates.coefficient, spec.coefficient_decay, jnp.asarray(steps)
+    )
     return optax.tree.mul(r, c), rates._replace(factor=r)

@@ -118,7 +118,9 @@ def _by_coordinates(
     tree: Any,
 ) -> Any:
     def exchange(x: jax.Array, number: jax.Array) -> tuple[jax.Array]:
-        rows, join = shots(number) if x.size else exact_shots(axis_name)
+        if not x.size:
+            return (x,)
+        rows, join = shots(number)
         return (join(merge_rows(rule, _wide(rows(x)), here), x),)
 
     leaves, kind = jax.tree.flatten(tree)

@@ -74,11 +74,15 @@ def looked_at(
         heard: list[Heard] = []
 
         def listened(*args: Any) -> tuple[Any, ...]:
-            here = core.get_opaque_trace_state()
-            with heard_updates() as given:
+            here, parts = core.get_opaque_trace_state(), []
+
+            def hear(given: Given) -> None:
+                heard.append(Heard.of(given, own=given.trace == here))
+                if given.trace == here:
+                    parts.append(_arrays(given))
+
+            with heard_updates(hear):
                 state, *rest = step(*args)
-            heard.extend(Heard.of(x, own=x.trace == here) for x in given)
-            parts = [_arrays(x) for x in given if x.trace == here]
             return state, parts, rest
 
         program = jax.jit(listened, inline=True)

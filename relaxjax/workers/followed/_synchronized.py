@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from relaxjax._core._arrays import shapes_of
@@ -68,7 +69,7 @@ def require_synchronized(
         if workers.n > 1:
             warnings.warn(_NOTHING, stacklevel=4)
     else:
-        _require_all_leaves(flows, own, workers, _with_gradients(params))
+        _require_all_leaves(flows, own, workers, params)
     return known.keys.own
 
 
@@ -250,19 +251,24 @@ def _only_reduces(flows: Flows) -> bool:
 
 
 def _with_gradients(params: Any) -> frozenset[str]:
-    """Names of the leaves that have gradients."""
+    """Names of the leaves that have gradients, and elements."""
     names = jax.tree.unflatten(jax.tree.structure(params), leaf_names(params))
-    return frozenset(jax.tree.leaves(differentiated(names)))
+    empty = {
+        name
+        for name, x in zip(leaf_names(params), jax.tree.leaves(params), strict=True)
+        if not jnp.size(x)
+    }
+    return frozenset(jax.tree.leaves(differentiated(names))) - empty
 
 
 def _require_all_leaves(
-    flows: Flows, own: frozenset[str], workers: WorkerMesh, names: frozenset[str]
+    flows: Flows, own: frozenset[str], workers: WorkerMesh, params: Any
 ) -> None:
     """Refuses leaves whose own gradients reach the updates without a reduction."""
+    names = _with_gradients(params)
+    local = [pair for flow in flows.of.values() for pair in flow.local]
     reach = {
-        axis: {
-            leaf for flow in flows.of.values() for leaf, at in flow.local if at == axis
-        }
+        axis: {leaf for leaf, at in local if at == axis and leaf in names}
         for axis in workers.axis_name
     }
     for axis, local in reach.items():
