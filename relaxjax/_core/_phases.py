@@ -248,6 +248,7 @@ def _is_clock(x: Any) -> bool:
 def count_of(count: Any) -> int:
     """A clock's count as a number, the same on all workers."""
     try:
+        (count,) = jax.tree.leaves(count)  # flax.nnx wraps it
         if isinstance(count, jax.Array):
             count = count.addressable_shards[0].data
         return int(np.asarray(count).ravel()[0])

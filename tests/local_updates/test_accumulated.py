@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -133,3 +134,37 @@ def test_around_is_what_inside_means_where_the_period_is_a_multiple(name):
     found, _, _ = helpers.train(around, mesh, data)
     assert_close(found, within, 1e-5)
     assert np.abs(jax.tree.leaves(found)[0]).max() > 0
+
+
+SKIPS = {
+    "skip_nonfinite": lambda n: relaxjax.skip_nonfinite(
+        optax.chain(relaxjax.all_reduce("data"), optax.sgd(0.1)), "data"
+    ),
+    "optax.apply_if_finite": lambda n: optax.chain(
+        relaxjax.all_reduce("data"), optax.apply_if_finite(optax.sgd(0.1), n)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SKIPS)
+def test_what_optax_adds_up_keeps_a_nan_and_ours_does_not(name):
+    """What `init` warns of: optax 0.2.8 clears by a product with 0."""
+    mesh = relaxjax.emulate(2)
+
+    def seen(tx):
+        params, state = relaxjax.init(tx, {"w": jnp.ones(2)}, mesh)
+
+        def step(p, s, x):
+            g = jax.grad(lambda p: jnp.sum(p["w"]) * x.mean())(p)
+            updates, s = tx.update(g, s, p)
+            return optax.apply_updates(p, updates), s, {}
+
+        train = relaxjax.data_parallel(step, mesh)
+        for x in (1.0, 1.0, np.nan, 1.0, 1.0, 1.0):
+            params, state, _ = train(params, state, np.full(2, x, np.float32))
+        return np.asarray(params["w"])
+
+    with pytest.warns(UserWarning, match=rf"keeps a NaN: after one, {name} leaves"):
+        kept = seen(optax.MultiSteps(SKIPS[name](9), 2).gradient_transformation())
+    np.testing.assert_allclose(kept, 0.9)
+    np.testing.assert_allclose(seen(relaxjax.accumulate(SKIPS[name](9), 2)), 0.8)

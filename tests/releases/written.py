@@ -2,8 +2,9 @@
 
     python -m tests.releases.written FOLDER
 
-ran with relaxjax 0.2.0 (commit 3febe0d) and made `tests/releases/0.2.0`; the same calls
-read it. `DATA/NAME/after.npz` holds the params of `MORE` further steps of that release.
+ran with relaxjax 0.2.0 (commit 3febe0d) and 0.3.0 (13f5fef), and made the folders of
+these names; the same calls read them. `NAME/after.npz` of each holds the params of
+`MORE` further steps of that release.
 """
 
 import sys

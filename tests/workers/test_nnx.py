@@ -1,5 +1,7 @@
 """`flax.nnx.Optimizer` in the step: what it trains is what `relaxjax.init` trains."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,9 +13,13 @@ import relaxjax
 from relaxjax._core._relaxation import Training
 from relaxjax._names import RELAXATIONS, parse
 from tests.helpers import assert_close
+from tests.hosts.launched import require_run
 
 WORKERS, STEPS = 4, 5
 SERVED = "parameter_server"  # makes its state in the axis
+OPTIONS = {"power_sgd": {"rank": 1, "start_after": 2}}
+PARTS = 7
+"""Launches: each takes every seventh relaxation."""
 
 
 class Model(nnx.Module):
@@ -40,12 +46,12 @@ def optimizer_step(model, optimizer, batch):
     return model, optimizer, {"loss": loss}
 
 
-def by_optimizer(tx, mesh):
+def by_optimizer(tx, mesh, batches=None):
     model = Model(nnx.Rngs(0))
     optimizer = nnx.Optimizer(model, tx, wrt=nnx.Param)
     state = relaxjax.to_workers((model, optimizer), mesh)
     step = relaxjax.data_parallel(optimizer_step, mesh)
-    for batch in data():
+    for batch in batches or data():
         *state, _ = step(*state, batch)
     return nnx.state(state[0], nnx.Param)
 
@@ -67,13 +73,14 @@ def by_init(tx, mesh):
     return state[0]
 
 
+def built(name):
+    training = Training(optax.adam(0.05), 0.05, STEPS, WORKERS)
+    return parse(name).build("data", training, **OPTIONS.get(name, {}))
+
+
 def assert_trains_the_same(name):
     mesh = relaxjax.emulate(WORKERS)
-    training = Training(optax.adam(0.05), 0.05, STEPS, WORKERS)
-    assert_close(
-        by_optimizer(parse(name).build("data", training), mesh),
-        by_init(parse(name).build("data", training), mesh),
-    )
+    assert_close(by_optimizer(built(name), mesh), by_init(built(name), mesh))
 
 
 @pytest.mark.few(2)
@@ -177,3 +184,18 @@ def test_variables_in_two_places_are_refused_and_split_they_are_one():
     graph, params = nnx.split(tied, nnx.Param)
     merged = nnx.merge(graph, relaxjax.consensus(relaxjax.init(tx, params, mesh)[0]))
     assert merged.again is merged.hidden
+
+
+@pytest.mark.long
+@pytest.mark.few(1)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_processes_train_as_one_does(part, tmp_path):
+    names = [name for name in RELAXATIONS if name != SERVED][part::PARTS]
+    require_run("tests.workers.nnx_processes", tmp_path, *names, devices=2)
+    here, other = (json.loads((tmp_path / f"{i}.json").read_text()) for i in range(2))
+    for name in names:
+        assert not isinstance(here[name], str), here[name]
+        assert other[name] == here[name], name
+        model = relaxjax.consensus(by_init(built(name), relaxjax.emulate(WORKERS)))
+        for leaf, own in zip(here[name], jax.tree.leaves(model), strict=True):
+            np.testing.assert_allclose(leaf, own, 1e-3, 1e-4, err_msg=name)

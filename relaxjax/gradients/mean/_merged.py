@@ -27,6 +27,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._tree import leaf_names, wide, widened
@@ -119,7 +120,7 @@ def _by_coordinates(
 ) -> Any:
     def exchange(x: jax.Array, number: jax.Array) -> tuple[jax.Array]:
         if not x.size:
-            return (x,)
+            return (lax.psum(x, axis_name),)
         rows, join = shots(number)
         return (join(merge_rows(rule, _wide(rows(x)), here), x),)
 

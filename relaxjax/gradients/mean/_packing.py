@@ -94,7 +94,8 @@ def map_buckets(
 
     `exchange` takes a flat array and the number of its bucket, uint32[], and returns a
     tuple of flat arrays of the same size. The next bucket waits for the first of them,
-    if not `ordered` on CPU alone. The result has a list like `leaves` for each entry of
+    if not `ordered` on CPU alone, and not where those vary over more axes, as slices of
+    other leaves do. The result has a list like `leaves` for each entry of
     that tuple.
     """
     exchange = jax.named_scope("send")(jax.jit(exchange))  # a program for each size
@@ -105,7 +106,9 @@ def map_buckets(
         starts = starts_of([s.size for s in bucket.segments])
         parts = [_slice(leaves[s.leaf], s.start, s.stop) for s in bucket.segments]
         flat = jnp.zeros(sum(x.size for x in parts), parts[0].dtype)
-        flat, *parts = after([flat, *parts], out[0] if out else None)
+        # Who waits varies, by its type, wherever what it waits for does.
+        waits = out and any(varying(out[0]) <= varying(x) for x in parts)
+        flat, *parts = after([flat, *parts], out[0] if waits else None)
         with jax.named_scope("pack"):
             for part, start in zip(parts, starts, strict=True):
                 flat = lax.dynamic_update_slice(flat, part, (start,))

@@ -64,6 +64,7 @@ def require_synchronized(
     for text in known.said:
         warnings.warn(f"init: {text}", stacklevel=4)
     _warn_of_mini_steps(flows, known.state)
+    _warn_of_kept_nans(known.state)
     _warn_of_memory(tx, params, workers, extra_args, known)
     if not flows.stations and not flows.communicates and not own:
         if workers.n > 1:
@@ -186,6 +187,27 @@ def _warn_of_mini_steps(flows: Flows, state: Any) -> None:
             f"{name} in tx",
             stacklevel=5,
         )
+
+
+_SKIPS = {
+    "SkipNonfiniteState": "skip_nonfinite",
+    "ApplyIfFiniteState": "optax.apply_if_finite",
+}
+
+
+def _warn_of_kept_nans(state: Any) -> None:
+    """Warns of `optax.MultiSteps` around what leaves out a NaN: it keeps the NaN."""
+    around = optax.MultiStepsState
+    for part in parts_of(state, lambda part: isinstance(part, around)):
+        inner = part.inner_opt_state if isinstance(part, around) else ()
+        inside = parts_of(inner, lambda part: type(part).__name__ in _SKIPS)
+        for name in {type(x).__name__ for x in inside} & _SKIPS.keys():
+            warnings.warn(
+                "init: optax.MultiSteps multiplies its gradients by 0 to begin anew, "
+                f"and so keeps a NaN: after one, {_SKIPS[name]} leaves out all steps. "
+                "Accumulate by relaxjax.accumulate(tx, every)",
+                stacklevel=5,
+            )
 
 
 def _warn_of_memory(
