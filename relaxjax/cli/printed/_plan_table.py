@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relaxjax import plan as planner
+from relaxjax.cli.printed._tables import show as show_table
 
 _COLUMNS: dict[str, Callable[["planner.Row"], str]] = {
     "step ms": lambda row: f"{1e3 * row.seconds:.1f}",
@@ -53,9 +54,6 @@ def show(ranking: "planner.Ranking", cluster: "planner.Network", top: int) -> No
         padding=(0, 1, 0, 0),
         show_edge=False,
         title_justify="left",
-        caption_justify="left",
-        caption=_caption(ranking)
-        + (" A wider terminal shows messages and memory." if narrow else ""),
     )
     table.add_column("relaxation", no_wrap=True)
     for column in _COLUMNS:
@@ -69,7 +67,9 @@ def show(ranking: "planner.Ranking", cluster: "planner.Network", top: int) -> No
         mark = "*" if row is ranking.choice else " "
         style = "green" if row is ranking.choice else None
         table.add_row(f"{mark} {row.label}", *cells, row.quality.name, style=style)
-    console.print(table)
+    show_table(console, table)
+    wider = " A wider terminal shows messages and memory." if narrow else ""
+    console.print(_caption(ranking) + wider, style="dim italic", highlight=False)
     if len(ranking.rows) > top:
         console.print(f"{len(ranking.rows) - top} more: --top {len(ranking.rows)}")
     console.print(ranking.verdict, highlight=False)

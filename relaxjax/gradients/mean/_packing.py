@@ -107,8 +107,8 @@ def map_buckets(
         parts = [_slice(leaves[s.leaf], s.start, s.stop) for s in bucket.segments]
         flat = jnp.zeros(sum(x.size for x in parts), parts[0].dtype)
         # Who waits varies, by its type, wherever what it waits for does.
-        waits = out and any(varying(out[0]) <= varying(x) for x in parts)
-        flat, *parts = after([flat, *parts], out[0] if waits else None)
+        waits = any(varying(y) <= varying(x) for y in out[:1] for x in parts)
+        flat, *parts = after([flat, *parts], out[0] if out and waits else None)
         with jax.named_scope("pack"):
             for part, start in zip(parts, starts, strict=True):
                 flat = lax.dynamic_update_slice(flat, part, (start,))

@@ -84,9 +84,7 @@ def _forgotten(
         return None  # as where an update is only looked at
     kept, of = found.places_of(state), NOBODYS.union(*found.of(outs, state))
     begins = "state" not in {source for source, _ in of}
-    later = NOBODYS.union(
-        *(outs[i] for i in range(found.states) if i not in found.places)
-    )
+    later = NOBODYS.union(*outs[: found.states])
     goes_on = any(mark == AS_IS and x.startswith(prefix) for x, mark in later)
     if begins and not goes_on:  # or else it may begin here
         fate = "made in the step"

@@ -19,7 +19,7 @@ def slices_in(state: Any) -> set[int]:
     return {i for part, at in spans(state, is_sliced) if is_sliced(part) for i in at}
 
 
-def innermost(tree: Any, start: int = 0) -> list[range]:
+def innermost(tree: Any, start: int) -> list[range]:
     """Places of states of transformations in which there are no others."""
     parts = [
         (at, innermost(list(part), at.start)) for part, at in optimizers_in(tree, start)

@@ -264,6 +264,18 @@ def test_a_state_that_is_made_in_the_step_is_warned_of():
     assert "the state of local_sgd is made in the step" in text
 
 
+def test_so_is_one_of_which_only_a_number_goes_on():
+    """Beside a count that stays: neither takes it to the next step."""
+
+    def step(p, total, count, x):
+        u, made = LOCAL.update(gradient(p, x), LOCAL.init(p), p)
+        total = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(made))
+        return optax.apply_updates(p, u), lax.pmean(total, "data"), count, ()
+
+    state = relaxjax.to_workers((PARAMS, jnp.zeros(()), jnp.zeros(())), emulate(4))
+    assert "the state of local_sgd is made in the step" in said(step, *state)
+
+
 def test_a_state_may_begin_in_a_later_phase():
     tx = relaxjax.post_local_sgd(optax.adam(0.1), "data", 2, 2)
     assert said(trains(tx), *relaxjax.init(tx, PARAMS, emulate(4)), steps=6) == ""

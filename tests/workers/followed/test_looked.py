@@ -221,3 +221,13 @@ def test_optimizers_states_are_named_tuples_of_optax_or_of_ours():
     assert not is_optimizers(Mine(1))
     assert not is_optimizers((optax.EmptyState(),))
     assert not is_optimizers(optax.MultiSteps(optax.sgd(0.1), 2))
+
+
+def test_what_is_no_array_is_left_out():
+    """As an `extra_args` of any kind, by the name of the loss."""
+
+    def step(w, s, x):
+        u, s = TX.update(gradients(w, x), s, w, value="none")
+        return optax.apply_updates(w, u), s, ()
+
+    assert look(step, W, TX.init(W)).values == []

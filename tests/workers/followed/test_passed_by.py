@@ -247,6 +247,26 @@ def test_a_state_that_is_dropped_is_warned_of_once(name):
     assert "its argument 1, and returns it as it was" in text
 
 
+@pytest.mark.parametrize(
+    "tx",
+    [
+        optax.chain(all_reduce("data"), optax.scale_by_schedule(lambda n: -0.1 * n)),
+        optax.chain(optax.trace(0.9), optax.scale(-0.1)),
+    ],
+    ids=["a count", "momenta"],
+)
+def test_so_is_one_that_alone_tells_what_the_params_are(tx):
+    """A relaxation is given them, or moments are like them."""
+
+    def step(p, s, x):
+        g = jax.lax.pmean(jax.grad(loss_of)(p, x), "data")
+        return optax.apply_updates(p, tx.update(g, s, p)[0]), s, ()
+
+    state = relaxjax.to_workers((PARAMS, tx.init(PARAMS)), emulate(4))
+    with pytest.warns(UserWarning, match="its argument 1, and returns it as it was"):
+        relaxjax.data_parallel(step, emulate(4))(*state, BATCH)
+
+
 def test_a_state_that_is_not_read_may_stay():
     """As of a discriminator in the generator's step."""
     mesh = emulate(4)
@@ -272,6 +292,14 @@ def test_params_are_those_that_momenta_are_like():
     tx: Any = optax.inject_hyperparams(optax.adam)(0.1)
     state = (jnp.zeros(()), PARAMS, tx.init(PARAMS))
     assert by_moments(Looked(None, state, [], [], False)).places == [1, 2]
+
+
+def test_a_state_inside_of_one_is_like_no_params():
+    """That of `MultiSteps` holds another optimizer's, which stands first here."""
+    inner = optax.chain(optax.trace(0.9), optax.scale(-0.1))
+    around = optax.MultiSteps(inner, 2).init(PARAMS)
+    state = (inner.init(PARAMS), PARAMS, around)
+    assert by_moments(Looked(None, state, [], [], False)).places == [2, 3]
 
 
 def evaluated(p, s, x):
