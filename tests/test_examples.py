@@ -172,8 +172,6 @@ def test_a_compressor_of_ones_own_learns_digits():
 
 
 def loaded(file: Path) -> tasks.Task:
-    if "equinox" in file.stem:
-        pytest.importorskip("equinox")
     return tasks.task_of(tasks.load(str(file))[0](0))
 
 

@@ -2,13 +2,12 @@
 
 import pickle
 
+import cloudpickle
 import pytest
 
 import relaxjax
 from tests import helpers
 from tests.checkpoint import training
-
-cloudpickle = pytest.importorskip("cloudpickle")
 
 
 @pytest.mark.few(4)

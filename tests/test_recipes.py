@@ -34,8 +34,6 @@ def test_each_block_of_the_pages_is_a_recipe_with_its_output():
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_prints_what_the_page_shows(name, tmp_path):
     program, shown = RECIPES[name]
-    if "import equinox" in program:
-        pytest.importorskip("equinox")
     (tmp_path / name).write_text(program)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         runpy.run_path(str(tmp_path / name), run_name="__main__")

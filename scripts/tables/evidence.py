@@ -4,10 +4,14 @@ from relaxjax.plan._quality import measurements
 from scripts.tables.rows import heads, row
 
 LOSSY = {
+    "8 bits": "all_reduce+quantize8",
+    "4 bits with feedback": "all_reduce+quantize4+ef14",
     "`power_sgd`, rank 8": "power_sgd rank=8",
     "the same in 8 bits": "power_sgd@two_shot rank=8 bits=8",
     "`power_sgd`, rank 4": "power_sgd rank=4",
+    "the same in 8 bits ": "power_sgd@two_shot rank=4 bits=8",
     "`power_sgd`, rank 2": "power_sgd rank=2",
+    "the same in 8 bits  ": "power_sgd@two_shot rank=2 bits=8",
     "`gossip`": "gossip",
     "`local_sgd`, every 8 steps": "local_sgd",
     "`local_sgd` by PowerSGD, rank 16, every 4": "local_sgd@two_shot rank=16 bits=8 "
@@ -28,5 +32,5 @@ def lossy() -> list[str]:
     known = measurements()["rows"]
     for shown, label in LOSSY.items():
         lost = (100 * known[label][task]["worse"] + 0.0 for task in ("digits", "chars"))
-        lines.append(row(shown, [f"{each:.1f}" for each in lost]))
+        lines.append(row(shown.rstrip(), [f"{each:.1f}" for each in lost]))
     return lines
