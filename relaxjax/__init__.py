@@ -5,7 +5,7 @@ Every relaxation is an optax-style gradient transformation over a named axis.
 
 from relaxjax._core._lazy import door
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __getattr__, __dir__, __all__ = door(
     __name__,
