@@ -267,6 +267,24 @@ def test_so_is_one_that_alone_tells_what_the_params_are(tx):
         relaxjax.data_parallel(step, emulate(4))(*state, BATCH)
 
 
+def test_without_relaxations_one_of_two_states_may_be_read_and_stay():
+    """As an average that a first stage has left."""
+
+    def step(p, s, first, x):
+        mean = jax.lax.pmean(jax.grad(loss_of)(p, x), "data")
+        count, mu, nu = first[0]
+        near = jax.tree.map(lambda g, m, v: g + count * m + v, mean, mu, nu)
+        u, s = ADAM.update(near, s, p)
+        return optax.apply_updates(p, u), s, first, ()
+
+    state = relaxjax.to_workers(
+        (PARAMS, ADAM.init(PARAMS), ADAM.init(PARAMS)), emulate(4)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        relaxjax.data_parallel(step, emulate(4))(*state, BATCH)
+
+
 def test_a_state_that_is_not_read_may_stay():
     """As of a discriminator in the generator's step."""
     mesh = emulate(4)
