@@ -3,6 +3,7 @@
 Parsing and printing only; the work is done in `relaxjax.plan`.
 """
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -61,7 +62,7 @@ def plan(options: PlanOptions) -> None:
                 _draw(options.chart, model, cluster, settings)
     if options.xla_flags:
         bucket = ranking.choice.prediction.bucket_bytes
-        typer.echo(planner.xla_flags(cluster, bucket))
+        typer.echo(planner.xla_flags(_of_gpus(options, cluster), bucket))
     elif options.as_json:
         typer.echo(json.dumps(ranking.told()))
     else:
@@ -150,6 +151,14 @@ def _network(options: PlanOptions) -> "planner.Network":
         codec=planner.codecs(now["codec_gbs"] * 1e9),
         overlap=now["overlap"],
     )
+
+
+def _of_gpus(options: PlanOptions, cluster: "planner.Network") -> "planner.Network":
+    """The network without a window that nobody has stated: NCCL has many streams."""
+    if options.network is not None or options.window_mb is not None:
+        return cluster
+    link = dataclasses.replace(cluster.link, window=None)
+    return dataclasses.replace(cluster, link=link)
 
 
 def _require_no(what: str, options: PlanOptions, names: tuple[str, ...]) -> None:

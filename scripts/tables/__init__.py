@@ -84,6 +84,7 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "overhead": micro.overhead,
     "overlap": programs.overlap,
     "overlap-codes": programs.codes,
+    "overlap-flags": programs.with_flags,
     "overlap-gossip": programs.peers,
     "overlap-rates": programs.rates,
     "payloads": speed.payloads,

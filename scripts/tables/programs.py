@@ -22,6 +22,11 @@ PLAIN = {
     "relaxjax reduce_in_backward": "`reduce_in_backward`",
     "relaxjax scan_layers": "`scan_layers`",
 }
+NO_FLAGS = ("pmean, XLA's flags", "relaxjax ring, true order")
+FLAGGED = {k: v for k, v in PLAIN.items() if k not in NO_FLAGS} | {
+    "relaxjax delay(1), psum": "`delay(1)`, `psum`",
+    "relaxjax 8 bits, true order": "8 bits with feedback, true order",
+}
 PEERS = {
     "relaxjax combine_then_adapt, ring": "`combine_then_adapt`",
     "relaxjax gossip, ring": "`gossip`",
@@ -55,6 +60,11 @@ def overlap() -> list[str]:
     return _by_model(PLAIN, "share")
 
 
+def with_flags() -> list[str]:
+    """The same, where XLA's scheduler has been told the network."""
+    return _by_model(FLAGGED, "share", "overlap-flags")
+
+
 def peers() -> list[str]:
     """Gossip; the share is of all flops."""
     return _by_model(PEERS, "share_of_all")
@@ -75,9 +85,9 @@ def codes() -> list[str]:
     return lines
 
 
-def _by_model(shown: dict[str, str], share: str) -> list[str]:
+def _by_model(shown: dict[str, str], share: str, name: str = "overlap") -> list[str]:
     """Three numbers of each program in each model; none where it is not compiled."""
-    found = result("overlap")
+    found = result(name)
     ran = {each["model"] for each in found["rows"]}
     models = [x for x in MODELS if x in ran]
     first, *rest = (MODELS[x] for x in models)

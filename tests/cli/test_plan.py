@@ -118,6 +118,14 @@ def test_flags_of_xla_are_all_that_is_printed():
     assert output == plan.xla_flags(network, 3 * 2**20) + "\n"
 
 
+def test_flags_of_xla_know_no_window_that_nobody_stated():
+    """A short link of 450 GB/s, of which one stream of TCP would be seen as 314."""
+    asked = ["--params", "1e6", "--compute-ms", "15", "--workers", "8"]
+    asked += ["--bandwidth-gbps", "3600", "--latency-ms", "0.01", "--xla-flags"]
+    assert "nic_speed_gbps=450," in run(*asked)
+    assert "nic_speed_gbps=104.858," in run(*asked, "--window-mb", "2")
+
+
 def test_hosts_have_relaxations_of_their_own():
     report = json.loads(run(*SLOW, "--workers-per-host", "4", "--json"))
     names = {row["relaxation"] for row in report["ranking"]}
