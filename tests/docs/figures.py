@@ -61,6 +61,13 @@ def precise(number: float) -> bool:
     return len(f"{number:g}".split("e")[0].replace(".", "").strip("0")) >= 3
 
 
+def linked(text: str) -> str:
+    """The pages beside this one that a text links to."""
+    names = sorted(set(re.findall(r"\]\((\w+)\.md", text)))
+    pages = (DOCS / f"{name}.md" for name in names)
+    return "\n".join(page.read_text() for page in pages if page.exists())
+
+
 def not_held(text: str, tables: set[float]) -> list[str]:
     """Figures of a page that no result holds.
 
@@ -68,12 +75,16 @@ def not_held(text: str, tables: set[float]) -> list[str]:
       text: the page.
       tables: numbers of the tables of all pages that are made from results.
     """
-    archive, own = archived(text), numbers(made(text))
+    archive = archived(text)
     said, elsewhere = {x for _, x in stated(archive)}, tables | numbers(cells(archive))
-    return [
-        shown
-        for shown, (number, unit) in stated(text)
-        if (number, unit) not in said
-        and number not in own
-        and not (precise(number) and number in elsewhere)
-    ]
+    found = []
+    for part in re.split(r"\n\s*\n", re.sub(r"```.*?```", "", text, flags=re.S)):
+        own = numbers(made(text)) | numbers(made(linked(part)))
+        found += [
+            shown
+            for shown, (number, unit) in stated(part)
+            if (number, unit) not in said
+            and number not in own
+            and not (precise(number) and number in elsewhere)
+        ]
+    return found
