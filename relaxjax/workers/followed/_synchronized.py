@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from relaxjax._core._arrays import shapes_of
@@ -275,11 +274,8 @@ def _only_reduces(flows: Flows) -> bool:
 def _with_gradients(params: Any) -> frozenset[str]:
     """Names of the leaves that have gradients, and elements."""
     names = jax.tree.unflatten(jax.tree.structure(params), leaf_names(params))
-    empty = {
-        name
-        for name, x in zip(leaf_names(params), jax.tree.leaves(params), strict=True)
-        if not jnp.size(x)
-    }
+    pairs = zip(leaf_names(params), jax.tree.leaves(shapes_of(params)), strict=True)
+    empty = {name for name, x in pairs if not x.size}
     return frozenset(jax.tree.leaves(differentiated(names))) - empty
 
 
