@@ -138,7 +138,6 @@ class Checkpoints:
 
         metadata = together("save", len(self._processes), described)
         self._store.begin(step, snapshot(state, self._processes), metadata)
-        self._store.known = step
         return True
 
     def restore(
@@ -246,8 +245,8 @@ class Checkpoints:
             raise ValueError(
                 f"save: another run has saved {others} in {self._store.directory} "
                 f"since this one was at step {at}, and the two would mix. Close the "
-                "one that is done, as of a notebook's cell that ran before; to go on "
-                "from there, restore(state)"
+                "other one, perhaps of a notebook cell that ran earlier; or call "
+                "restore(state) to go on from its checkpoint"
             )
         if not newer:
             return

@@ -105,7 +105,7 @@ class Store:
         agreed: Future[bool] = Future()
         whole = run(self._commit, step, folder, written, agreed)
         self._under_way = _Save(step, folder, written, agreed, whole)
-        self._before, self.at = self.at, step
+        self._before, self.at, self.known = self.at, step, step
 
     def restored(self, step: int) -> None:
         """The run goes on from here, and has seen what is there."""

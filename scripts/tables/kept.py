@@ -16,10 +16,10 @@ def table(name: str) -> list[str]:
     first, *rest = found["columns"]
     digits = found.get("digits", [0] * len(rest))
     lines = heads(first, rest)
-    for name, *cells in found["rows"]:
+    for label, *cells in found["rows"]:
         shown = [_cell(x, d) for x, d in zip(cells, digits, strict=True)]
-        bold = "**" if name in found.get("best", ()) else ""
-        lines.append(row(f"{bold}{name}{bold}", shown))
+        bold = "**" if label in found.get("best", ()) else ""
+        lines.append(row(f"{bold}{label}{bold}", shown))
     return lines
 
 

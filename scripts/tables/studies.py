@@ -90,9 +90,9 @@ def low_rank() -> list[str]:
     )
     lines = heads("method", ["bytes", "characters, %", "digits, %"])
     for method, name in LOW_RANK.items():
-        lost = [found[method].worse or 0.0 for found in (chars, digits)]
-        fewer = f"1/{chars[method].fewer:.3g}"
-        lines.append(row(name, [fewer, *(f"{x:.1f}" for x in lost)]))
+        lost = [found[method].worse for found in (chars, digits)]
+        shown = ["diverged" if x is None else f"{x:.1f}" for x in lost]
+        lines.append(row(name, [f"1/{chars[method].fewer:.3g}", *shown]))
     return lines
 
 

@@ -75,11 +75,11 @@ def not_held(text: str, tables: set[float]) -> list[str]:
       text: the page.
       tables: numbers of the tables of all pages that are made from results.
     """
-    archive = archived(text)
+    archive, here = archived(text), numbers(made(text))
     said, elsewhere = {x for _, x in stated(archive)}, tables | numbers(cells(archive))
     found = []
     for part in re.split(r"\n\s*\n", re.sub(r"```.*?```", "", text, flags=re.S)):
-        own = numbers(made(text)) | numbers(made(linked(part)))
+        own = here | numbers(made(linked(part)))
         found += [
             shown
             for shown, (number, unit) in stated(part)

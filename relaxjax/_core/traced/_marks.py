@@ -88,10 +88,7 @@ def marked(
         if side in ("tracking", "models"):
             refuse_unreduced(name, updates)
         scope = jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}")
-        with (
-            scope,
-            _with(_asked.HEARD, None),
-        ):  # of what is inside of it, nobody is told
+        with scope, _with(_asked.HEARD, None):  # nobody is told of what is inside
             made = update(updates, state, params, **extra_args)
         if (hear := _asked.HEARD.get()) is not None:
             at = Station(name, side, axes_of(axis_name), number)
