@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from scripts.pictures import (
     course,
+    exposed,
     frontier,
     gaps,
     goodput,
@@ -50,6 +51,7 @@ def _drawn(figure: Callable[[], Figure], *, transparent: bool) -> Callable[..., 
 
 PICTURES = {
     "course.svg": Picture(_drawn(course.figure, transparent=True), course.SOURCES),
+    "exposed.svg": Picture(_drawn(exposed.figure, transparent=True), exposed.SOURCES),
     "frontier-chars.svg": Picture(
         _drawn(frontier.figure, transparent=True), frontier.SOURCES
     ),
