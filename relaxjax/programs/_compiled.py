@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from relaxjax._core._phases import hosted
 from relaxjax.programs import bytes_sent
 from relaxjax.workers import DataParallelStep, Emulation
 
@@ -68,6 +69,8 @@ def compiled_text(caller: str, step: Any, *args: Any) -> str:
             f"{caller}: step={step!r} cannot be lowered: pass what "
             "relaxjax.data_parallel or jax.jit returned"
         )
+    if isinstance(step, DataParallelStep):
+        args = hosted(args)  # as its calls do: the program of one phase
     lowered: jax.stages.Lowered = step.lower(*args)
     text = lowered.compile().as_text()
     if text is None:

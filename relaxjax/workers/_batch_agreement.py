@@ -15,9 +15,9 @@ import hashlib
 from typing import Any
 
 from relaxjax._core.foreign._together import meet
+from relaxjax.workers._batches import described, place_batch
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._startup_agreement import require_like_batches
-from relaxjax.workers._step_arguments import described, place_batch
 
 _OTHERS = (
     "bring batches with {} too: each process gives rows as many and of the same kind "

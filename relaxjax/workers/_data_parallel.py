@@ -17,13 +17,10 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import is_any_traced
 from relaxjax._core._phase_watch import Phases
 from relaxjax.workers._batch_agreement import Batches
+from relaxjax.workers._batches import place_batch, placed
 from relaxjax.workers._mesh import Emulation, WorkerMesh
-from relaxjax.workers._step_arguments import (
-    mean_over_workers,
-    place_batch,
-    placed,
-    require_state,
-)
+from relaxjax.workers._metrics import mean_over_workers
+from relaxjax.workers._step_arguments import require_state
 from relaxjax.workers._step_programs import StepPrograms
 from relaxjax.workers._to_workers import workers_of
 
@@ -70,10 +67,11 @@ class DataParallelStep:
         They may be arrays, as for a call, or `jax.ShapeDtypeStruct`, those of a batch
         with the rows of all processes. The compiled program takes the states in one
         tuple, then the batch. For one that is called like the step, lower
-        `jax.jit(step)`.
+        `jax.jit(step)`. It holds all phases that are to come, and counts choose; of
+        states that `relaxjax.advance_phases` has seen, the current phase alone.
         """
         state, batch = self._checked(args)
-        return self._programs.whole.lower(placed(state, self._workers), batch)
+        return self._programs.lower(placed(state, self._workers), batch)
 
     def _checked(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         if len(args) < 2:

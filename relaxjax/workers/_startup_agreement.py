@@ -38,9 +38,9 @@ from relaxjax._core.foreign._job import COUNT, TOKEN
 from relaxjax._core.foreign._together import texts_of_all
 from relaxjax._core.traced._digests import arrays_digest, arrays_of, text_digest
 from relaxjax._core.traced._extra_args import ExtraArgs, with_extra_args
+from relaxjax.workers._batches import described, is_own_rows
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._processes import holders_of
-from relaxjax.workers._step_arguments import described, is_own_rows
 
 _CONFIGURATION = "the configuration of the transformation (digest of its program)"
 _UPDATE = "the update of the transformation (digest of its program)"

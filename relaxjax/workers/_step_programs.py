@@ -77,6 +77,11 @@ class StepPrograms:
             give_back(out)
         return out
 
+    def lower(self, state: tuple[Any, ...], batch: Any) -> jax.stages.Lowered:
+        """Lowers the whole step, of one phase alone where a host sets phases."""
+        by_host = any(clock.hosted for clock in clocks_of(state))
+        return self.whole.lower(state, batch, by_host)
+
     def _step_of(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
         if self._silence is None:
             return self.whole(state, batch)[:2]

@@ -15,7 +15,7 @@ from relaxjax import Clock, diloco, one_bit_adam, power_sgd, wire_bytes
 from relaxjax._core._cond import when
 from relaxjax._core._phases import hosted
 from relaxjax.programs import bytes_sent, parse
-from relaxjax.workers._step_arguments import placed
+from relaxjax.workers._batches import placed
 from tests.compiled_text import by_condition
 from tests.gpu.programs import collectives, update_text
 

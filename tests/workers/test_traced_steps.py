@@ -8,6 +8,7 @@ import optax
 import pytest
 
 import relaxjax
+from relaxjax._core._phases import clocks_of
 from tests import helpers
 from tests.helpers import assert_close, mesh_of
 
@@ -49,6 +50,38 @@ def after_some(step, now, batches):
     now = step(*now, first)[:2]
     rest = jax.tree.map(lambda x: x[1:], batches)
     return jax.jit(scanned, static_argnums=0)(step, now, rest)
+
+
+def compiled(step, now, batches):
+    """One program, compiled ahead of time, for all steps."""
+    first = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batches)
+    program = step.lower(*now, first).compile()
+    for i in range(STEPS):
+        now = program(now, jax.tree.map(lambda x, i=i: x[i], batches))[0]
+    return now
+
+
+def compiled_after_some(step, now, batches):
+    now = step(*now, jax.tree.map(lambda x: x[0], batches))[:2]
+    rest = jax.tree.map(lambda x: np.roll(x, -1, 0), batches)
+    program = step.lower(*now, jax.tree.map(lambda x: x[0], rest)).compile()
+    for i in range(STEPS - 1):
+        now = program(now, jax.tree.map(lambda x, i=i: x[i], rest))[0]
+    return now
+
+
+def of_each_phase(step, now, batches):
+    """A program for each phase, where the host sets phases."""
+    programs = {}
+    for i in range(STEPS):
+        now = relaxjax.advance_phases(now)
+        batch = jax.tree.map(lambda x, i=i: x[i], batches)
+        kind = jax.tree.structure(now)
+        program = programs.get(kind) or step.lower(*now, batch).compile()
+        programs[kind] = program
+        now = program(now, batch)[0]
+    assert (len(programs) > 1) == any(clock.ends for clock in clocks_of(now))
+    return now
 
 
 def looped(step, now, batches):
@@ -109,10 +142,13 @@ def test_threads_share_a_step():
         assert_close(params, run(0), 1e-6)
 
 
+WAYS = [scanned, jitted, after_some, compiled, compiled_after_some, of_each_phase]
+
+
 @pytest.mark.long
-@pytest.mark.few(5)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("place", MESHES)
-@pytest.mark.parametrize("how", [scanned, jitted, after_some])
+@pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("name", TX)
 def test_equals_a_loop_of_steps(name, how, place):
     tx, mesh = TX[name], MESHES[place](WORKERS)
