@@ -111,6 +111,15 @@ def test_imaginary_parts_count():
     assert found.largest == pytest.approx(0.5, rel=1e-6)
 
 
+@pytest.mark.parametrize("apart", [1e-12, 1e-60, 1e300])
+def test_doubles_differ_by_a_double(apart):
+    low = 1.0 if apart == 1e-12 else apart
+    with jax.enable_x64(True):
+        found = replica_difference(jnp.array([low, low + apart], jnp.float64))
+    assert found is not None
+    assert found.largest == (low + apart) - low > 0
+
+
 def test_the_first_leaf_and_the_first_worker_are_named():
     changes = {("i", 1): 0, ("b", 3): 0, ("b", 2): tree()["b"][::-1]}
     found = replica_difference(stacked(mesh_of, changes))

@@ -82,6 +82,17 @@ def test_spread_of_other_kinds():
     assert spread({"empty": jnp.zeros((3, 0))}) == 0.0
 
 
+@pytest.mark.parametrize("apart", [1e-12, 1e-60, 1e300])
+def test_spread_of_doubles_is_one_of_doubles(apart):
+    """Float32 has no such number: it would be 0, or the difference of infinities."""
+    with jax.enable_x64(True):
+        low = 1.0 if apart == 1e-12 else apart
+        x = jnp.array([low, low + apart], jnp.float64)
+        assert spread({"narrow": jnp.zeros(2), "x": x}) == float(x[1] - x[0]) > 0
+        z = jnp.array([0, 1j], jnp.complex128) * apart
+        assert spread(z) == apart
+
+
 def test_on_a_mesh_the_model_is_on_one_device():
     model = consensus(to_workers({"w": np.ones(3, np.float32)}, mesh_of(4)))
     assert len(model["w"].devices()) == 1
