@@ -152,6 +152,7 @@ def kinds(tree: Tree) -> Tree:
 
 
 MIXED = [("float32", "bfloat16"), ("float32", "float16"), ("bfloat16", "float32")]
+MIXED += [("float64", "float32"), ("float32", "float64")]
 """Dtypes of params and of their gradients that differ."""
 
 
@@ -164,10 +165,11 @@ def traced_step(
     def shapes(dtype: Any) -> Tree:
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct((n, *x.shape), dtype), start)
 
-    params = shapes(params_dtype)
-    state = jax.eval_shape(jax.vmap(tx.init, axis_name="data"), params)
-    update = jax.vmap(tx.update, axis_name="data")
-    out, after = jax.eval_shape(update, shapes(gradients_dtype), state, params)
+    with jax.enable_x64("float64" in (params_dtype, gradients_dtype)):
+        params = shapes(params_dtype)
+        state = jax.eval_shape(jax.vmap(tx.init, axis_name="data"), params)
+        update = jax.vmap(tx.update, axis_name="data")
+        out, after = jax.eval_shape(update, shapes(gradients_dtype), state, params)
     return state, after, out
 
 

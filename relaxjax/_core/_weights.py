@@ -9,7 +9,7 @@ A worker without examples (w_i = 0) may hold 0/0: it is masked before the sum. A
 that is absent from a round has weight zero. A negative weight makes every update NaN on
 every worker, which `skip_nonfinite` sees.
 
-Cost: one float32 more to all-reduce, which does not wait for the backward pass.
+Cost: one number more to all-reduce, which does not wait for the backward pass.
 """
 
 from typing import Any
@@ -47,11 +47,11 @@ def worker_weight(count: jax.Array | float, axis_name: AxisName) -> jax.Array:
       [0.75 2.25 0.  ]
     """
     axis_size(axis_name, "worker_weight")
-    return _relative(count, axis_name, "worker_weight: count")
+    return _relative(count, axis_name, "worker_weight: count").astype(jnp.float32)
 
 
 def factor(weight: jax.Array | float, axis_name: AxisName, op: str) -> jax.Array:
-    """float32[]: the factor of this worker's updates, before their mean or sum."""
+    """The factor of a worker's updates, before their mean or sum; a double in x64."""
     if op == "adasum":
         raise ValueError(
             "all_reduce: op='adasum' takes no weight=, as it is not a mean; use "
@@ -69,7 +69,7 @@ def weigh(x: jax.Array, w: jax.Array) -> jax.Array:
 
 def weigh_wide(x: jax.Array, w: jax.Array) -> jax.Array:
     """`w x` in float32 or wider, as it may be out of range where the mean is not."""
-    return jnp.where(w == 0, 0, w * x.astype(wide(x.dtype)))
+    return jnp.where(w == 0, 0, w.astype(wide(x.dtype)) * x.astype(wide(x.dtype)))
 
 
 def weigh_tree(updates: Any, weight: Any, axis_name: AxisName) -> Any:
@@ -110,15 +110,14 @@ def unless_nobody(weight: Any, axis_name: AxisName, new: Any, old: Any) -> Any:
 
 
 def _relative(weight: jax.Array | float, axis_name: AxisName, what: str) -> jax.Array:
-    """float32[]: this worker's weight over the mean of all weights; 0 if all are 0."""
-    w = _checked(weight, what)
+    """This worker's weight over the mean of all weights; 0 if all are 0."""
+    w, n = _checked(weight, what), axis_size(axis_name, what)
     total = lax.psum(w, axis_name)
-    n = axis_size(axis_name, what)
     return n * w / jnp.where(total == 0, 1, total)  # exactly 1 where all are equal
 
 
 def _checked(weight: jax.Array | float, what: str) -> jax.Array:
-    w = jnp.asarray(weight, jnp.float32)
+    w = jnp.asarray(weight, float)
     if w.shape:
         raise ValueError(
             f"{what} has shape {w.shape}, and must be a scalar: this worker's number "

@@ -95,8 +95,7 @@ class GossipSpec(NamedTuple):
     def received(self, x: Any, pairs: Any) -> Any:
         """x of the worker that `pairs` has send to this one; zeros where none does."""
 
-        def exchange(flat: jax.Array, bucket: jax.Array) -> tuple[jax.Array]:
-            del bucket
+        def exchange(flat: jax.Array, _: jax.Array) -> tuple[jax.Array]:
             return (neighbor_message(flat, self.outer, pairs),)
 
         return self.in_buckets(x, exchange)[0]
@@ -119,9 +118,9 @@ class GossipSpec(NamedTuple):
         return self.rounds.after(step)
 
     def as_float32(self, params: Any, updates: Any) -> tuple[Any, Any]:
-        """Params, which must be there, and updates, in float32 or wider."""
+        """Params, which must be there, in float32 or wider, and updates like them."""
         require_params(params, self.caller, "which it averages")
-        return widened(params), widened(updates)
+        return (wide := widened(params)), optax.tree.cast_like(updates, wide)
 
     def require(self, x: Any) -> None:
         """Refuses a wrong axis, and leaves that are equal on all workers or sharded."""
@@ -163,6 +162,7 @@ def gossip_transformation(
         refuse_weight(weight, spec.caller)
         require_same(state.leaves.layout, updates, spec.caller)
         out, memory = rule(updates, params, state.kept, state.step)
+        memory = optax.tree.cast_like(memory, state.kept)
         return out, GossipState(spec.next_step(state.step), memory, state.leaves)
 
     return marked(spec.caller, side, spec.axis_name, init, update)

@@ -105,6 +105,18 @@ def test_workers_equal_one_worker_on_all_examples(counts, algorithm, place):
     assert float(metrics["weight"]) == sum(counts)
 
 
+@pytest.mark.parametrize("op", ["mean", "sum"])
+def test_doubles_are_weighed_in_doubles(op):
+    counts, rng = np.array([1.0, 3.0, 0.0, 7.1]), np.random.default_rng(0)
+    u = rng.normal(size=(WORKERS, 6))
+    expected = (counts[:, None] * u).sum(0) / (counts.sum() if op == "mean" else 1)
+    with jax.enable_x64(True):
+        out = reduced(all_reduce("data", op=op), u, counts)
+        narrow = reduced(all_reduce("data", op=op), u.astype(np.float32), counts)
+    assert (out.dtype, narrow.dtype) == (np.float64, np.float32)
+    np.testing.assert_allclose(out, np.broadcast_to(expected, u.shape), rtol=1e-14)
+
+
 def test_a_weighted_sum():
     out = reduced(all_reduce("data", op="sum"), [1.0, 10.0, 100.0], [1.0, 0.5, 0.0])
     np.testing.assert_allclose(out, [6.0] * 3)

@@ -129,7 +129,7 @@ def _mean_by_factors(
     x, v = (a.astype(wide(a.dtype)) for a in whole)
     if examples is not None:
         count = gather_all(factor(examples, axis_name, "mean"), axis_name)
-        count = count[:, None, None]
+        count = count[:, None, None].astype(v.dtype)
         x, v = jnp.where(count == 0, 0, x), jnp.where(count == 0, 0, count * v)
     return jnp.einsum("ibr,ibc->rc", x, v) / x.shape[0]
 
