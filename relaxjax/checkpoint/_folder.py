@@ -32,7 +32,12 @@ def steps_in(folder: Path) -> list[int]:
     What else has a number for its name, such as a file or what is left of a copy that
     was interrupted, is no checkpoint.
     """
-    return [step for step in _numbers_in(folder) if files_of(folder, step).is_dir()]
+    before = None
+    while (names := _numbers_in(folder)) != before:  # a run may rename them meanwhile
+        if whole := [step for step in names if files_of(folder, step).is_dir()]:
+            return whole
+        before = names
+    return []
 
 
 def steps_seen(folder: Path, processes: int) -> list[int]:

@@ -64,11 +64,18 @@ def opened(
 def _unless_removed(files: Path, may_be: bool) -> Saved | None:
     """The files of a checkpoint; None where they are gone and may be."""
     try:
-        return Saved(files)
+        saved = Saved(files)
     except (OSError, ValueError):
         if files.exists() or not may_be:
             raise
-    return None
+        return None
+    folder, step = files.parent, saved.metadata["step"]
+    if folder.name != str(step):
+        raise ValueError(
+            f"restore: {folder} holds the checkpoint of step {step}, under another "
+            f"step's name: give the folder the name {step}"
+        )
+    return saved
 
 
 class ReadStore:

@@ -31,6 +31,7 @@ from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._cond import select_tree
 from relaxjax._core._merge_rules import EQUAL
 from relaxjax._core.traced._marks import of_own_state
+from relaxjax._core.traced._usual import usually
 from relaxjax.faults._fault_schedule import fault_schedule
 
 _CALLER = "participation"
@@ -114,7 +115,9 @@ def participation(
         new, now = inner.update(
             updates, state.inner_state, params, weight=w, **extra_args
         )
-        anyone = lax.psum(jnp.int32(here), axis_name) > 0
+        count = lax.psum(jnp.int32(here), axis_name)
+        with usually():
+            anyone = count > 0
         new = jax.tree.map(lambda u: jnp.where(anyone, u, jnp.zeros_like(u)), new)
         inner_state = select_tree(anyone, now, state.inner_state)
         return new, ParticipationState((state.step + 1) % steps, inner_state)

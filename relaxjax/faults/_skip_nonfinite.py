@@ -24,6 +24,7 @@ from relaxjax._core._checks import require_transformation
 from relaxjax._core._cond import select_tree
 from relaxjax._core._merge_rules import EQUAL
 from relaxjax._core.traced._marks import of_own_state
+from relaxjax._core.traced._usual import usually
 
 
 class SkipNonfiniteState(NamedTuple):
@@ -84,7 +85,8 @@ def skip_nonfinite(
         present = jnp.asarray(extra_args.get("weight", 1)) != 0  # others may hold 0/0
         seen = (_nonfinite(updates) & present) | _nonfinite(new)
         bad = lax.psum(jnp.int32(seen), axis_name)
-        ok = bad == 0
+        with usually():
+            ok = bad == 0
         new = jax.tree.map(lambda u: jnp.where(ok, u, jnp.zeros_like(u)), new)
         inner_state = select_tree(ok, inner_state, state.inner_state)
         skipped = state.skipped + jnp.where(ok, 0, 1)

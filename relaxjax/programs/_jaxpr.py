@@ -2,8 +2,8 @@
 
 Known integers (counters, from the first state on) are computed along the way, so that
 a conditional on a counter counts as the branch taken; where the branch depends on data,
-the larger one counts. Only what a conditional or a wanted output looks at is computed,
-and no program is walked twice.
+the larger one counts, unless it is marked as the usual one. Only what a conditional or
+a wanted output looks at is computed, and no program is walked twice.
 
 Cost: O(equations of all programs that differ).
 """
@@ -15,6 +15,7 @@ import numpy as np
 from jax.extend import core
 
 from relaxjax._core._jaxprs import Program, loop_parts, programs_of, scan_parts
+from relaxjax._core.traced._usual import usual
 from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of, shape_of
 from relaxjax.programs._jaxpr_computed import computed, plain
 from relaxjax.programs._jaxpr_looked import Looks, looked_at
@@ -149,7 +150,7 @@ def _equation(
     known_now = computed(eqn, known) if any(results) else None
     if known_now and asks(name, shape_of(eqn.outvars[0]).dtype):
         _note(eqn, known, context.asked)
-    return WalkResult(context.nothing(), {}, 0, known_now or unknown)
+    return WalkResult(context.nothing(), {}, 0, known_now or usual(eqn) or unknown)
 
 
 def _whole(known: list[Any], variables: Sequence[Any]) -> list[Any]:

@@ -68,8 +68,9 @@ def period_of(
 ) -> Period:
     """The period of an update, in its first phase of more than a few steps.
 
-    It is over with a step that stands as an earlier one did (`_questions.stands`). That
-    says nothing under a schedule, which is asked in meetings alone: there, it is the
+    It is over with a step that stands as an earlier one did (`_questions.stands`). What
+    a branch asks that is not taken stands as it did when it was taken last. That says
+    nothing under a schedule, which is asked in meetings alone: there, it is the
     first steps, as many as are `scheduled`.
     """
     if is_by_schedule(tx, params, workers):
@@ -77,11 +78,13 @@ def period_of(
         return Period(expanded(walked_all), False)
     steps: list[Step] = []
     latest: Asked = {}
+    standing: dict[Any, Any] = {}
     seen: dict[Any, int] = {}
     walked_all = walked_steps(tx, params, workers, None, extra_args)
     for walked in itertools.islice(walked_all, _WALKED):
         now = len(steps)
-        stand = stands(walked.asked, latest)
+        standing |= stands(walked.asked, latest)
+        stand = frozenset(standing.items())
         begun = seen.get(stand, now)
         if begun < now:
             turn = begun + -begun % (now - begun)  # a multiple of the period

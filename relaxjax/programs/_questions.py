@@ -12,7 +12,6 @@ a step stands as an earlier one did. While nothing is about to change, steps are
 and need not be walked.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -66,11 +65,9 @@ def question(name: str, numbers: tuple[float, ...], made: np.dtype) -> Question:
     return Question("rem", (numbers[0] - span.min, span.max - span.min + 1))
 
 
-def stands(now: Asked, before: Mapping[tuple[int, int], Question]) -> frozenset:
+def stands(now: Asked, before: Asked) -> dict[tuple[int, int], tuple[object, ...]]:
     """How the questions stand, of which each equation's `before` is its last one."""
-    return frozenset(
-        (place, *_stand(question, before.get(place))) for place, question in now.items()
-    )
+    return {place: _stand(asked, before.get(place)) for place, asked in now.items()}
 
 
 def _stand(now: Question, before: Question | None) -> tuple[object, ...]:

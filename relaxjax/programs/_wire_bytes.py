@@ -41,7 +41,9 @@ def wire_bytes(
         ask for (`value`, `grad`, `value_fn`, `obj_fn`, `grad_fn`) need not be given.
 
     Returns:
-      Bytes in all counted steps together; of the mean step, rounded up.
+      Bytes in all counted steps together; of the mean step, rounded up. Where data
+      decide what is sent, the most that may be; `skip_nonfinite` and `participation`
+      count as in a step that they let pass.
 
     Raises:
       ValueError: `steps < 1` or `start < 0`; neither is given, and a schedule says when

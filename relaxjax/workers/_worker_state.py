@@ -41,6 +41,14 @@ def require_params(caller: str, tree: Any, n: int) -> None:
     """Refuses a tree that is not of arrays, is tied, or is n equal copies of one."""
     refuse_tied(caller, tree)
     require_arrays(tree, caller)
+    for name, x in zip(leaf_names(tree), jax.tree.leaves(tree), strict=True):
+        if isinstance(x, Tracer | jax.ShapeDtypeStruct):
+            raise TypeError(
+                f"{caller}: leaf {name!r} has a shape and no numbers, as in jax.jit "
+                "and jax.eval_shape: call it outside of them. For worker state of the "
+                "right shapes, such as to restore a checkpoint into, give zeros: "
+                "jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), tree)"
+            )
     require_one_model(caller, tree, n)
 
 

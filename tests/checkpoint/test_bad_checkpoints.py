@@ -48,6 +48,18 @@ def test_every_changed_byte_is_found(tmp_path):
     assert restored(tmp_path, state)[0] == 2
 
 
+def test_a_folder_of_another_steps_name_is_found(tmp_path):
+    """Renamed, or swapped by a copy by hand: it would go on at another step."""
+    state = saved(tmp_path)
+    (tmp_path / "2").rename(tmp_path / "8")
+    with pytest.raises(ValueError, match="the checkpoint of step 2, under another"):
+        restored(tmp_path, state)
+    (tmp_path / "1").rename(tmp_path / "2")
+    (tmp_path / "8").rename(tmp_path / "1")
+    with pytest.raises(ValueError, match=r"the checkpoint of step 1.*the name 1"):
+        restored(tmp_path, state)
+
+
 def test_what_is_cut_off_or_missing_is_found(tmp_path):
     state = saved(tmp_path)
     data, index = (tmp_path / "2" / "state" / n for n in ("data-0.bin", "index.json"))

@@ -18,6 +18,7 @@ from relaxjax import emulate
 from relaxjax.checkpoint import (
     Checkpoints,
     _files,
+    _folder,
     _lock,
     _manager,
     latest,
@@ -121,6 +122,25 @@ def test_what_is_removed_meanwhile_is_passed_over(tmp_path, monkeypatch):
         monkeypatch.setattr(reader._store, "steps", steps)
         assert reader.restore(state(0))[0] == 2
         assert seen == [[1], [2]]
+
+
+def test_a_list_whose_folders_are_all_gone_is_made_again(tmp_path, monkeypatch):
+    """The run keeps one, and renames it between a reader's list and its look."""
+    with Checkpoints(tmp_path, MESH, keep=1) as run:
+        run.save(1, state(1))
+        run.wait()
+        listed, seen = _folder._numbers_in, []
+
+        def numbers(folder: Path) -> list[int]:
+            seen.append(found := listed(folder))
+            if len(seen) == 1:
+                run.save(2, state(2))
+                run.wait()
+            return found
+
+        monkeypatch.setattr(_folder, "_numbers_in", numbers)
+        assert latest(tmp_path) == 2
+        assert seen[0] == [1]
 
 
 WRITER = """

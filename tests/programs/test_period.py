@@ -54,6 +54,33 @@ TXS: dict[str, tuple[Any, int | None]] = {
 }
 
 
+FLAG = 2 * 3 * 4  # bytes of one number's all-reduce, of four workers
+WRAPPED: dict[str, tuple[Any, Any]] = {
+    "accumulate 2": (lambda tx: relaxjax.accumulate(tx, 2), lambda b: b / 2),
+    "accumulate 3": (lambda tx: relaxjax.accumulate(tx, 3), lambda b: b / 3),
+    "accumulate 10": (lambda tx: relaxjax.accumulate(tx, 10), lambda b: b / 10),
+    "skip": (lambda tx: relaxjax.skip_nonfinite(tx, "data"), lambda b: b + FLAG),
+    "skip, accumulate 2": (
+        lambda tx: relaxjax.skip_nonfinite(relaxjax.accumulate(tx, 2), "data"),
+        lambda b: b / 2 + FLAG,
+    ),
+    "accumulate 2, skip": (
+        lambda tx: relaxjax.accumulate(relaxjax.skip_nonfinite(tx, "data"), 2),
+        lambda b: (b + FLAG) / 2,
+    ),
+}
+"""Wrappers, and the bytes of a step by those of the method inside."""
+INSIDE = {
+    "all_reduce": optax.chain(all_reduce("data"), SGD),
+    "local_sgd": optax.chain(SGD, local_sgd("data", 3)),
+    "gossip": optax.chain(SGD, gossip("data", topology.ring(4), every=2)),
+    "diloco": relaxjax.diloco(SGD, "data", 4),
+    "streaming": relaxjax.streaming_diloco(SGD, "data", 6, fragments=2, overlap=1),
+    "accumulate": relaxjax.accumulate(optax.chain(all_reduce("data"), SGD), 2),
+    "desynced": TXS["desynced"][0],
+}
+
+
 def workers(count: int = 4) -> Any:
     return workers_of(emulate(count), None, "test")
 
@@ -243,10 +270,29 @@ def test_an_answer_does_stay(name, numbers, steps):
     assert all(ask(*(last + i * move)) == now for i in range(1, min(steps, 50) + 1))
 
 
+@pytest.mark.few(8)
+@pytest.mark.parametrize("inside", INSIDE)
+@pytest.mark.parametrize("around", WRAPPED)
+def test_a_wrapper_sends_what_is_inside_as_often_as_it_calls_it(around, inside):
+    """Its own counter may stand still while that of the wrapper moves, or either."""
+    wrap, expected = WRAPPED[around]
+    bare = relaxjax.wire_bytes(INSIDE[inside], PARAMS, emulate(4), steps=240) / 240
+    found = relaxjax.wire_bytes(wrap(INSIDE[inside]), PARAMS, emulate(4))
+    assert found == np.ceil(expected(bare))
+
+
+@pytest.mark.parametrize("inside", ["local_sgd", "diloco", "accumulate"])
+def test_rounds_that_all_take_part_in_are_counted_as_rounds(inside):
+    """Flags and weights go with them, in each step a few bytes."""
+    bare = relaxjax.wire_bytes(INSIDE[inside], PARAMS, emulate(4))
+    tx: Any = relaxjax.participation(INSIDE[inside], "data", [[1, 1, 1, 1]])
+    assert bare < relaxjax.wire_bytes(tx, PARAMS, emulate(4)) <= bare + 3 * FLAG
+
+
 def test_how_a_question_stands():
     def stand(name: str, now: Any, before: Any = None) -> frozenset:
         latest = at(Question(name, before)) if before else {}
-        return stands(at(Question(name, now)), latest)
+        return frozenset(stands(at(Question(name, now)), latest).items())
 
     assert stand("rem", (3, 10)) == stand("rem", (13, 10)) != stand("rem", (4, 10))
     assert stand("rem", (3, FAR)) == stand("rem", (4, FAR))

@@ -12,6 +12,7 @@ from jax.experimental import sparse
 
 import relaxjax
 from relaxjax import schedule
+from tests.helpers import mesh_of
 from tests.test_contract import ROWS
 
 MESH = relaxjax.emulate(4)
@@ -123,3 +124,27 @@ def test_sparse_arrays_are_refused_by_name(make):
     message = rf"leaf 'layer/w' is a sparse array \({make.__name__}\)"
     with pytest.raises(TypeError, match=message):
         relaxjax.init(TX, params, MESH)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        jax.eval_shape,
+        lambda f, p: jax.jit(f)(p),
+        lambda f, p: f(jax.eval_shape(lambda: p)),
+    ],
+    ids=["eval_shape", "jit", "shapes"],
+)
+@pytest.mark.parametrize("door", ["init", "init, reduced in the step", "to_workers"])
+@pytest.mark.parametrize("place", [relaxjax.emulate, mesh_of])
+def test_shapes_without_numbers_are_refused(place, door, how):
+    params = {"w": jnp.ones((3, 2))}
+    give = {
+        "init": lambda p: relaxjax.init(TX, p, place(4)),
+        "to_workers": lambda p: relaxjax.to_workers(p, place(4)),
+    }.get(
+        door,
+        lambda p: relaxjax.init(optax.sgd(0.1), p, place(4), reduced_in_step=True),
+    )
+    with pytest.raises(TypeError, match="leaf 'w' has a shape and no numbers"):
+        how(give, params)
