@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_transformation
+from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax.programs._period import expanded, is_by_schedule, period_of, walked_steps
 from relaxjax.workers import of_one_worker, workers_of
 
@@ -69,9 +69,7 @@ def wire_bytes(
         sent = [step.sent for step in period]
         return -(-int(np.sum(sent, axis=0).max()) // len(sent))
     steps, start = (1 if steps is None else steps), start or 0
-    if steps < 1 or start < 0:
-        raise ValueError(
-            f"wire_bytes: steps={steps} must be 1 or more and start={start} 0 or more"
-        )
+    require_whole("wire_bytes", "steps", steps)
+    require_whole("wire_bytes", "start", start, 0)
     walked = expanded(walked_steps(tx, params, workers, start + steps, extra_args))
     return int(np.sum([step.sent for step in walked[start:]], axis=0).max())

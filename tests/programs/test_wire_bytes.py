@@ -193,9 +193,13 @@ def test_collective_in_a_loop_of_unknown_length():
         wire_bytes(tx, X, emulate(4))
 
 
-@pytest.mark.parametrize("bad", [{"steps": 0}, {"start": -1}])
+@pytest.mark.parametrize(
+    "bad",
+    [{"steps": 0}, {"start": -1}, {"steps": 1.5}, {"start": 0.5}, {"steps": True}],
+)
 def test_bad_steps(bad):
-    with pytest.raises(ValueError, match="wire_bytes: steps="):
+    (name,) = bad
+    with pytest.raises(ValueError, match=f"wire_bytes: {name}=.* a whole number"):
         wire_bytes(all_reduce("data"), X, emulate(4), **bad)
 
 
