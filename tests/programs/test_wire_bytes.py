@@ -195,7 +195,7 @@ def test_collective_in_a_loop_of_unknown_length():
 
 @pytest.mark.parametrize(
     "bad",
-    [{"steps": 0}, {"start": -1}, {"steps": 1.5}, {"start": 0.5}, {"steps": True}],
+    [{"steps": 0}, {"start": -1}, {"steps": 1.5}, {"start": 0.5}],
 )
 def test_bad_steps(bad):
     (name,) = bad
