@@ -52,7 +52,7 @@ def opened(
     before, wanted = None, None if step is None else step_of(caller, step)
     while True:
         at = found(caller, folder, listed(), wanted)
-        act = partial(_unless_removed, files_of(folder, at), at != before)
+        act = partial(_unless_removed, caller, files_of(folder, at), at != before)
         saved = together(caller, processes, act)
         if processes > 1 and gathered(caller, np.bool_(saved is None)).any():
             saved = None  # as for all
@@ -61,7 +61,7 @@ def opened(
         before = at
 
 
-def _unless_removed(files: Path, may_be: bool) -> Saved | None:
+def _unless_removed(caller: str, files: Path, may_be: bool) -> Saved | None:
     """The files of a checkpoint; None where they are gone and may be."""
     try:
         saved = Saved(files)
@@ -72,7 +72,7 @@ def _unless_removed(files: Path, may_be: bool) -> Saved | None:
     folder, step = files.parent, saved.metadata["step"]
     if folder.name != str(step):
         raise ValueError(
-            f"restore: {folder} holds the checkpoint of step {step}, under another "
+            f"{caller}: {folder} holds the checkpoint of step {step}, under another "
             f"step's name: give the folder the name {step}"
         )
     return saved

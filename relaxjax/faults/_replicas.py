@@ -25,7 +25,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._extremes import largest
 from relaxjax._core._random import fold, hash_words, key_words
-from relaxjax._core._tree import is_key, leaf_names, wide
+from relaxjax._core._tree import is_key, leaf_names
 from relaxjax._core.layouts._copies import all_copies, copied
 
 
@@ -223,7 +223,8 @@ def _apart(lies: Any, x: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Arra
     if is_key(x):
         return count, jnp.float32(jnp.nan)
     whole = not jnp.issubdtype(x.dtype, jnp.inexact)
-    x = x.astype(wide(x.dtype))
+    if not jnp.issubdtype(x.dtype, jnp.complexfloating):
+        x = x.astype(float)  # doubles in x64
     gap = jnp.abs(x[row] - x[0])
     if whole:  # large ones may differ by less than float32 resolves
         gap = jnp.maximum(gap, 1)

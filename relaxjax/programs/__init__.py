@@ -12,7 +12,7 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_by_axis": "sent_both_ways",
-        "_compiled": "compiled_text",
+        "_compiled": "compiled_text lowered",
         "_hlo_groups": "groups_of",
         "_hlo_sent": "bytes_sent bytes_sent_by is_collective is_host_copy pairs_of",
         "_hlo_calls": "called_by loop_parts max_trip_count trip_count",

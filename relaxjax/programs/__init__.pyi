@@ -3,6 +3,7 @@
 from relaxjax.programs._by_axis import sent_both_ways as sent_both_ways
 from relaxjax.programs._compiled import compiled_text as compiled_text
 from relaxjax.programs._compiled import compiled_wire_bytes as compiled_wire_bytes
+from relaxjax.programs._compiled import lowered as lowered
 from relaxjax.programs._explain import Explanation as Explanation
 from relaxjax.programs._explain import explain as explain
 from relaxjax.programs._export import register_for_export as register_for_export

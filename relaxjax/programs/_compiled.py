@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from relaxjax._core._phases import hosted
+from relaxjax._core._phases import advance_phases, clocks_of, hosted
 from relaxjax.programs import bytes_sent
 from relaxjax.workers import DataParallelStep, Emulation
 
@@ -69,10 +69,16 @@ def compiled_text(caller: str, step: Any, *args: Any) -> str:
             f"{caller}: step={step!r} cannot be lowered: pass what "
             "relaxjax.data_parallel or jax.jit returned"
         )
-    if isinstance(step, DataParallelStep):
-        args = hosted(args)  # as its calls do: the program of one phase
-    lowered: jax.stages.Lowered = step.lower(*args)
-    text = lowered.compile().as_text()
+    text = lowered(step, *args).compile().as_text()
     if text is None:
         raise ValueError(f"{caller}: this backend does not show its programs")
     return text
+
+
+def lowered(step: Any, *args: Any) -> jax.stages.Lowered:
+    """The program that a call with these arguments runs: of the current phase."""
+    if isinstance(step, DataParallelStep):
+        counts = jax.tree.leaves([clock.count for clock in clocks_of(args)])
+        shapes = any(isinstance(x, jax.ShapeDtypeStruct) for x in counts)
+        args = hosted(args) if shapes else advance_phases(args)
+    return step.lower(*args)

@@ -19,7 +19,7 @@ from relaxjax._core.traced._usual import usual
 from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of, shape_of
 from relaxjax.programs._jaxpr_computed import computed, plain
 from relaxjax.programs._jaxpr_looked import Looks, looked_at
-from relaxjax.programs._questions import Asked, asks, question
+from relaxjax.programs._questions import Asked, Question, asks, question
 
 _ASKED = 64  # elements of an array that are noted one by one
 
@@ -123,6 +123,7 @@ def _equation(
         waves = {(0, name.removesuffix("_invariant")): rounds} if rounds else {}
         return WalkResult(sent, waves, len(waves), unknown)
     if name == "cond":
+        _note_choice(eqn, known[0], context.asked)
         return _conditional(eqn.params["branches"], known, context, results)
     if name == "while" and (walked := _at_most_once(eqn, known, context, results)):
         return walked
@@ -174,6 +175,7 @@ def _at_most_once(
     condition, body, of_condition, of_body = loop_parts(eqn)
     carry = known[of_condition + of_body :]
     (due,) = walk(condition, [*known[:of_condition], *carry], context, [True]).known
+    _note_choice(eqn, due, context.asked)
     if due is not None and not due:
         return WalkResult(context.nothing(), {}, 0, carry)
     read = looked_at(condition.jaxpr, (True,), context.looks).inputs[of_condition:]
@@ -211,6 +213,15 @@ def _note(eqn: core.JaxprEqn, known: list[Any], asked: Asked) -> None:
             numbers.append(hash(x.tobytes()))
         elif x.dtype != bool:
             numbers += x.ravel().tolist()
-    turn = sum(place[0] == id(eqn) for place in asked)
     made = shape_of(eqn.outvars[0]).dtype
-    asked[id(eqn), turn] = question(eqn.primitive.name, tuple(numbers), made)
+    asked[_place(eqn, asked)] = question(eqn.primitive.name, tuple(numbers), made)
+
+
+def _note_choice(eqn: core.JaxprEqn, chosen: Any, asked: Asked) -> None:
+    """Notes a known choice, as a flag in the state may make it without a number."""
+    if chosen is not None:
+        asked[_place(eqn, asked)] = Question(eqn.primitive.name, (int(chosen),))
+
+
+def _place(eqn: core.JaxprEqn, asked: Asked) -> tuple[int, int]:
+    return id(eqn), sum(place[0] == id(eqn) for place in asked)

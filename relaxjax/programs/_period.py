@@ -68,10 +68,10 @@ def period_of(
 ) -> Period:
     """The period of an update, in its first phase of more than a few steps.
 
-    It is over with a step that stands as an earlier one did (`_questions.stands`). What
-    a branch asks that is not taken stands as it did when it was taken last. That says
-    nothing under a schedule, which is asked in meetings alone: there, it is the
-    first steps, as many as are `scheduled`.
+    It is over with a step that asks and stands as an earlier one did
+    (`_questions.stands`). A question in a branch that is not taken keeps its last
+    standing. Questions say nothing under a schedule, which is asked in meetings alone:
+    there, it is the first steps, as many as are `scheduled`.
     """
     if is_by_schedule(tx, params, workers):
         walked_all = walked_steps(tx, params, workers, scheduled, extra_args)
@@ -84,7 +84,7 @@ def period_of(
     for walked in itertools.islice(walked_all, _WALKED):
         now = len(steps)
         standing |= stands(walked.asked, latest)
-        stand = frozenset(standing.items())
+        stand = frozenset(standing.items()), frozenset(walked.asked)
         begun = seen.get(stand, now)
         if begun < now:
             turn = begun + -begun % (now - begun)  # a multiple of the period
@@ -282,6 +282,11 @@ def _until_a_phase_ends(phases: Any, known: list[Any]) -> float:
 
 def _advanced(phases: Any, known: list[Any]) -> Any:
     """The structure of a state, with its clocks in the phases of their counts."""
-    places = [one.count for one in clocks_of(phases.unflatten(range(len(known))))]
-    counts = [int(known[place]) for place in places]
+    clocks = clocks_of(phases.unflatten(range(len(known))))
+    counts = [
+        (0, *clock.ends)[clock.phase]  # stays in its phase, where nothing is known
+        if (count := known[clock.count]) is None
+        else int(count)
+        for clock in clocks
+    ]
     return jax.tree.structure(set_phases(phases.unflatten(range(len(known))), counts))

@@ -21,7 +21,7 @@ _DIVIDED = frozenset(["rem", "div"])
 # Numbers that move steadily come out of them, if such go in.
 _STEADY = frozenset([
     "add", "sub", "neg", "mul", "broadcast_in_dim", "reshape", "squeeze", "copy",
-    "copy_p", "select_n", "stop_gradient",
+    "copy_p", "optimization_barrier", "select_n", "stop_gradient",
 ])  # fmt: skip
 FAR = 1 << 30
 """Steps that nobody waits for, such as those until a counter of 32 bits is full."""

@@ -47,7 +47,8 @@ def wire_bytes(
 
     Raises:
       ValueError: `steps < 1` or `start < 0`; neither is given, and a schedule says when
-        workers meet; a loop of unknown length has a collective.
+        workers meet, or a period is too long to be seen; a loop of unknown length has a
+        collective.
 
     Example:
       >>> import jax, jax.numpy as jnp, relaxjax
@@ -65,9 +66,16 @@ def wire_bytes(
                 "meet, so that there is no period whose mean step would be counted; "
                 "give steps= of the whole run"
             )
-        period = period_of(tx, params, workers, extra_args).steps
-        sent = [step.sent for step in period]
-        return -(-int(np.sum(sent, axis=0).max()) // len(sent))
+        period = period_of(tx, params, workers, extra_args)
+        sent = [step.sent for step in period.steps]
+        total = int(np.sum(sent, axis=0).max())
+        if not (total or period.closed):
+            raise ValueError(
+                "wire_bytes: steps=None must be a number: nothing is sent in "
+                f"{len(sent)} steps, and no period is over within them; give steps= of "
+                "a whole period"
+            )
+        return -(-total // len(sent))
     steps, start = (1 if steps is None else steps), start or 0
     require_whole("wire_bytes", "steps", steps)
     require_whole("wire_bytes", "start", start, 0)

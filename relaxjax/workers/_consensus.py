@@ -158,7 +158,7 @@ def _spreads(leaves: list[jax.Array], shardings: tuple[Any, ...]) -> jax.Array:
         if dtypes.itemsize_bits(x.dtype) < 8:
             x = x.astype(jnp.float32)
         low, high = extremes(x, 0)
-        apart = high.astype(wide(x.dtype)) - low.astype(wide(x.dtype))
+        apart = high.astype(float) - low.astype(float)  # doubles in x64
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             # Large integers may differ by less than float32 resolves.
             apart = jnp.maximum(apart, 1)

@@ -1,4 +1,4 @@
-"""What a step returns beside its state: numbers, of which the workers' mean is told."""
+"""Numbers that a step returns beside its state, and their mean over the workers."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -17,7 +17,7 @@ from relaxjax.gradients.mean._exact_mean import ALGORITHMS
 from tests import helpers
 from tests.helpers import mesh_of
 
-PARAMS = helpers.problem()
+PARAMS, SGD = helpers.problem(), optax.sgd(0.1)
 WORKERS = [2, 3, 4, 8]
 ONE_AXIS = ["psum", *(name for name in ALGORITHMS if name != "hierarchical")]
 
@@ -183,6 +183,19 @@ def test_a_whole_train_step(algorithm, n):
     tx: Any = optax.chain(all_reduce("data", algorithm=algorithm), optax.adam(1e-3))
     step, *args = train_step(tx, n)
     assert compiled_wire_bytes(step, *args) == wire_bytes(tx, PARAMS, mesh_of(n))
+
+
+def test_each_phase_is_counted_by_itself():
+    """As a call runs it; and of shapes, in which no count is known, the first."""
+    tx: Any = optax.chain(relaxjax.power_sgd("data", rank=1, start_after=1), SGD)
+    step, *args, batch = train_step(tx, 4)
+    warm, low = (wire_bytes(tx, PARAMS, mesh_of(4), start=i) for i in range(2))
+    assert compiled_wire_bytes(step, *args, batch) == warm > low
+    (data,) = helpers.batches(1, 8)
+    *args, _ = step(*args, data)
+    assert compiled_wire_bytes(step, *args, batch) == low
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), args)
+    assert compiled_wire_bytes(step, *shapes, batch) == warm
 
 
 def test_shapes_are_as_good_as_arrays():

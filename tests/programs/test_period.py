@@ -78,6 +78,10 @@ INSIDE = {
     "streaming": relaxjax.streaming_diloco(SGD, "data", 6, fragments=2, overlap=1),
     "accumulate": relaxjax.accumulate(optax.chain(all_reduce("data"), SGD), 2),
     "desynced": TXS["desynced"][0],
+    "sparta": optax.chain(SGD, relaxjax.sparta("data", 0.1, every=3)),
+    "power_sgd": optax.chain(relaxjax.power_sgd("data", rank=1), SGD),
+    "acp_sgd": optax.chain(relaxjax.acp_sgd("data", rank=1), SGD),
+    "deep": relaxjax.deep_gradient_compression("data", density=0.1),
 }
 
 
@@ -287,6 +291,39 @@ def test_rounds_that_all_take_part_in_are_counted_as_rounds(inside):
     bare = relaxjax.wire_bytes(INSIDE[inside], PARAMS, emulate(4))
     tx: Any = relaxjax.participation(INSIDE[inside], "data", [[1, 1, 1, 1]])
     assert bare < relaxjax.wire_bytes(tx, PARAMS, emulate(4)) <= bare + 3 * FLAG
+
+
+@pytest.mark.parametrize("inside", ["local_sgd", "sparta", "desynced"])
+def test_data_that_decide_count_as_the_most_that_they_may_send(inside):
+    """Counters are unknown after the first step, which sends less."""
+    tx: Any = optax.apply_if_finite(INSIDE[inside], 3)
+    each = [relaxjax.wire_bytes(tx, PARAMS, emulate(4), start=i) for i in range(4)]
+    assert each[0] < each[1] == each[3] == relaxjax.wire_bytes(tx, PARAMS, emulate(4))
+
+
+def test_a_flag_of_the_first_step_ends_with_it():
+    """Whoever asks nothing more does not stand as the one who asked last."""
+
+    def update(updates: Any, first: jax.Array, params: Any = None) -> Any:
+        del params
+        mean = lambda x: jax.lax.pmean(x, "data")  # noqa: E731
+        return jax.lax.cond(first, mean, lambda x: x, updates), jnp.array(False)
+
+    tx = optax.GradientTransformation(lambda _: jnp.array(True), update)
+    assert sizes(period_of(tx, PARAMS, workers()).steps) == [0]
+
+
+def test_a_count_that_nobody_knows_stays_in_its_phase():
+    tx: Any = optax.apply_if_finite(TXS["warm-up"][0], 3)
+    warm = relaxjax.wire_bytes(TXS["warm-up"][0], PARAMS, emulate(4), start=0)
+    assert relaxjax.wire_bytes(tx, PARAMS, emulate(4)) == warm
+
+
+def test_a_period_that_is_longer_than_what_is_walked_is_not_one_of_silence():
+    tx = relaxjax.accumulate(optax.chain(SGD, local_sgd("data", 1500)), 4)
+    with pytest.raises(ValueError, match="no period is over within them"):
+        relaxjax.wire_bytes(tx, PARAMS, emulate(4))
+    assert relaxjax.wire_bytes(tx, PARAMS, emulate(4), steps=6000) == 360
 
 
 def test_how_a_question_stands():

@@ -1,7 +1,7 @@
-"""A mark of truth values that hold in all steps but few, as that gradients are finite.
+"""A mark of a truth value that holds in all but a few steps, such as finite gradients.
 
-Whoever follows the counters of a traced update takes them for true. Else nothing were
-known of a counter that stays where it is in such a step, nor of what depends on it.
+Whoever follows the counters of a traced update takes it for true. Otherwise nothing
+would be known of a counter that stays where it is in such a step.
 """
 
 from contextlib import AbstractContextManager
@@ -14,11 +14,12 @@ _USUAL = "relaxjax-usual"
 
 
 def usually() -> AbstractContextManager[Any]:
-    """In it, a comparison is traced that is true in a usual step."""
+    """In it, one comparison is traced, which is true in a usual step."""
     return jax.named_scope(_USUAL)
 
 
 def usual(eqn: Any) -> list[np.bool_] | None:
-    """The result of an equation of such a comparison; None of any other."""
+    """The result of an equation that compares so; None of any other."""
+    scope = str(eqn.source_info.name_stack).rpartition("/")[2]
     truth = eqn.outvars[0].aval.dtype == bool
-    return [np.True_] if truth and _USUAL in str(eqn.source_info.name_stack) else None
+    return [np.True_] if truth and _USUAL in scope else None

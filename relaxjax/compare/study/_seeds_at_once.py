@@ -18,6 +18,7 @@ import jax
 
 from relaxjax.compare.study._methods import Planned
 from relaxjax.compare.study._one_run import Program, Shape, program, started
+from relaxjax.programs import lowered
 from relaxjax.tasks import Task
 
 _SHARE = 0.8
@@ -78,7 +79,7 @@ def bytes_of_one(program: Program, task: Task, shape: Shape) -> int:
     """Memory of one seed's step: what goes in and comes out, and what is between."""
     state = started(program, [task], shape.workers)
     batch = next(task.batches(0, shape.batch_size))
-    found: Any = program.step.lower(*state, batch).compile().memory_analysis()
+    found: Any = lowered(program.step, *state, batch).compile().memory_analysis()
     there = found.argument_size_in_bytes + found.output_size_in_bytes
     return there - found.alias_size_in_bytes + found.temp_size_in_bytes
 

@@ -107,7 +107,7 @@ def accumulate(
 
         def flush(before):
             _, total, inner_state = before
-            mean = jax.tree.map(lambda a: a / divisor, total)
+            mean = jax.tree.map(lambda a: a / divisor.astype(a.dtype), total)
             mean = optax.tree.cast_like(mean, updates)
             new, inner_state = inner.update(mean, inner_state, params, **extra_args)
             return new, optax.tree.zeros_like(total), inner_state

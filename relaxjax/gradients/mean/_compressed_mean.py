@@ -89,7 +89,7 @@ def compressed_mean(
 ) -> tuple[Any, Any]:
     """The mean or the sum over the workers, like the updates, and the next state.
 
-    `weight`, float32[], multiplies this worker's updates; a worker of weight 0 sends
+    `weight`, a number, multiplies this worker's updates; a worker of weight 0 sends
     nothing, and None is 1 for all. `plan` gives the buckets of the tree that travels,
     in float32, which leave one after the other if `ordered`.
     """

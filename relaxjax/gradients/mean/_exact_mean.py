@@ -52,7 +52,7 @@ def sum_or_mean(
 ) -> Any:
     """The sum or the mean of a tree over the workers, by "psum" or one of `ALGORITHMS`.
 
-    `weight`, float32[], multiplies this worker's updates (`relaxjax._core._weights`);
+    `weight`, a number, multiplies this worker's updates (`relaxjax._core._weights`);
     `plan` gives buckets, or groups for psum, each of which waits for the one before it
     if `ordered`. With `specs=None` psum takes leaves that the compiler shards.
     """

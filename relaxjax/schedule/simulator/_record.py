@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 from relaxjax._core.foreign._fields import check_count
-from relaxjax.programs import Instruction, parse, shape_nbytes
+from relaxjax.programs import Instruction, lowered, parse, shape_nbytes
 from relaxjax.schedule.simulator._engine import Span
 from relaxjax.schedule.simulator._timeline import Timeline, TraceClock
 
@@ -64,7 +64,7 @@ def record(
     """
     check_count("steps", steps)
     run: Any = step if hasattr(step, "lower") else jax.jit(step)
-    text = run.lower(*args).compile().as_text() or ""
+    text = lowered(run, *args).compile().as_text() or ""
     events = [e for e in _profile(run, args, steps) if _module(e) == _module_name(text)]
     bodies = parse(text).computations.values()
     spans = _spans(events, {i.name: i for body in bodies for i in body})

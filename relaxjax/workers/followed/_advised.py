@@ -1,4 +1,4 @@
-"""What trains, and hardly as it is meant: warnings about a chain, before training."""
+"""Warnings about chains that train, but not as intended: before training."""
 
 import warnings
 from collections.abc import Mapping, Sequence

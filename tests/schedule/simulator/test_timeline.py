@@ -192,10 +192,15 @@ def test_what_runs_at_once_lies_on_further_tracks():
     assert overlapping.busy("worker 0 compute") == 7
 
 
-def test_a_recorded_data_parallel_step():
+@pytest.mark.parametrize(
+    "reducer",
+    [relaxjax.all_reduce("data"), relaxjax.power_sgd("data", rank=1, start_after=50)],
+    ids=["all_reduce", "in a warm-up"],
+)
+def test_a_recorded_data_parallel_step(reducer):
     """The program of the metrics, which runs beside it, is left out."""
     mesh = jax.make_mesh((2,), ("data",))
-    tx = optax.chain(relaxjax.all_reduce("data"), optax.sgd(0.1))
+    tx = optax.chain(reducer, optax.sgd(0.1))
 
     def train_step(w, opt_state, batch):
         loss, grad = jax.value_and_grad(lambda w: jnp.mean((batch @ w) ** 2))(w)
