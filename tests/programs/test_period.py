@@ -304,12 +304,18 @@ def test_data_that_decide_count_as_the_most_that_they_may_send(inside):
 def test_a_flag_of_the_first_step_ends_with_it():
     """Whoever asks nothing more does not stand as the one who asked last."""
 
-    def update(updates: Any, first: jax.Array, params: Any = None) -> Any:
+    def mean(updates: Any) -> Any:
+        return jax.lax.pmean(updates, "data")
+
+    def update(updates: Any, first: Any, params: Any = None) -> Any:
         del params
-        mean = lambda x: jax.lax.pmean(x, "data")  # noqa: E731
         return jax.lax.cond(first, mean, lambda x: x, updates), jnp.array(False)
 
-    tx = optax.GradientTransformation(lambda _: jnp.array(True), update)
+    def init(params: Any) -> Any:
+        del params
+        return jnp.array(True)
+
+    tx = optax.GradientTransformation(init, update)
     assert sizes(period_of(tx, PARAMS, workers()).steps) == [0]
 
 
