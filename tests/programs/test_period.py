@@ -307,9 +307,9 @@ def test_a_flag_of_the_first_step_ends_with_it():
     def mean(updates: Any) -> Any:
         return jax.lax.pmean(updates, "data")
 
-    def update(updates: Any, first: Any, params: Any = None) -> Any:
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
         del params
-        return jax.lax.cond(first, mean, lambda x: x, updates), jnp.array(False)
+        return jax.lax.cond(state, mean, lambda x: x, updates), jnp.array(False)
 
     def init(params: Any) -> Any:
         del params
