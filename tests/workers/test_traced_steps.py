@@ -146,7 +146,7 @@ WAYS = [scanned, jitted, after_some, compiled, compiled_after_some, of_each_phas
 
 
 @pytest.mark.long
-@pytest.mark.few(8)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("place", MESHES)
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("name", TX)
