@@ -103,6 +103,7 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "quality-chars": partial(studies.of, "frontier-chars", "recent-chars"),
     "quality-digits": partial(studies.of, "frontier-digits", "recent-digits"),
     "quality-frontier": studies.frontier,
+    "quality-lab": partial(studies.of, "lab-model"),
     "quality-longer": partial(studies.of, "longer"),
     "quality-merges": studies.merges,
     "regret": partial(kept.table, "regret"),
