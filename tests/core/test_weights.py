@@ -117,6 +117,24 @@ def test_doubles_are_weighed_in_doubles(op):
     np.testing.assert_allclose(out, np.broadcast_to(expected, u.shape), rtol=1e-14)
 
 
+def test_mini_steps_of_doubles_are_weighed_in_doubles():
+    rng = np.random.default_rng(0)
+    counts, u = rng.uniform(size=(2, WORKERS)), rng.normal(size=(2, WORKERS, 6))
+    expected = (counts[..., None] * u).sum((0, 1)) / counts.sum()
+    tx = accumulate(all_reduce("data"), 2)
+
+    def one(us, ws):
+        state = tx.init(us[0])
+        for g, w in zip(us, ws, strict=True):
+            out, state = tx.update(g, state, us[0], weight=w)
+        return out
+
+    with jax.enable_x64(True):
+        swapped = jnp.asarray(u.swapaxes(0, 1)), jnp.asarray(counts.T)
+        out = jax.vmap(one, axis_name="data")(*swapped)
+    np.testing.assert_allclose(out, np.broadcast_to(expected, (WORKERS, 6)), rtol=1e-13)
+
+
 def test_a_weighted_sum():
     out = reduced(all_reduce("data", op="sum"), [1.0, 10.0, 100.0], [1.0, 0.5, 0.0])
     np.testing.assert_allclose(out, [6.0] * 3)

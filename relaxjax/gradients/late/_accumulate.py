@@ -37,7 +37,7 @@ class AccumulateState(NamedTuple):
     Attributes:
       mini_step: int32, number of updates since the last one that `tx` saw.
       accumulated: their sum, per leaf, in float32 where the leaf is narrower.
-      weight: float32, the sum of their weights.
+      weight: float32 (a double in x64), the sum of their weights.
       inner_state: state of `tx`.
       layout: the tree that `init` saw.
     """
@@ -91,12 +91,12 @@ def accumulate(
     def init(params: optax.Params) -> Any:
         require_arrays(params, "accumulate")
         zeros = jax.tree.map(lambda p: jnp.zeros_like(p, wide(p.dtype)), params)
-        empty = jnp.zeros((), jnp.int32), zeros, jnp.zeros((), jnp.float32)
+        empty = jnp.zeros((), jnp.int32), zeros, jnp.zeros((), float)
         return AccumulateState(*empty, inner.init(params), layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         require_same(state.layout, updates, "accumulate")
-        w = jnp.asarray(1 if weight is None else weight, jnp.float32)
+        w = jnp.asarray(1 if weight is None else weight, float)
         total_weight = state.weight + w
         total = jax.tree.map(
             lambda a, u: a + weigh(u.astype(a.dtype), w), state.accumulated, updates
