@@ -84,8 +84,7 @@ class GossipSpec(NamedTuple):
     def _mix(self, x: Any, *, round: jax.Array) -> Any:
         names = axes_of(self.axis_name)
 
-        def exchange(flat: jax.Array, bucket: jax.Array) -> tuple[jax.Array]:
-            del bucket
+        def exchange(flat: jax.Array, _: jax.Array) -> tuple[jax.Array]:
             if len(names) == 1:
                 return (neighbor_change(flat, self.outer, self.topology, round),)
             return (hierarchical_neighbor_change(flat, names, self.topology, round),)
@@ -120,7 +119,8 @@ class GossipSpec(NamedTuple):
     def as_float32(self, params: Any, updates: Any) -> tuple[Any, Any]:
         """Params, which must be there, in float32 or wider, and updates like them."""
         require_params(params, self.caller, "which it averages")
-        return (wide := widened(params)), optax.tree.cast_like(updates, wide)
+        wide = widened(params)
+        return wide, optax.tree.cast_like(updates, wide)
 
     def require(self, x: Any) -> None:
         """Refuses a wrong axis, and leaves that are equal on all workers or sharded."""

@@ -18,8 +18,8 @@ import optax
 
 from relaxjax._core._arrays import shapes_of
 from relaxjax._core._tree import leaf_name
+from relaxjax._core.traced._asked import passed_over
 from relaxjax._core.traced._extra_args import FAILURES, with_extra_args
-from relaxjax._core.traced._marks import passed_over
 from relaxjax.collectives import is_shard
 from relaxjax.gradients._elementwise import tracing_for
 from relaxjax.gradients._numbering import numbers_of

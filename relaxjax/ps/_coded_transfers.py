@@ -23,7 +23,6 @@ from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName
@@ -192,8 +191,7 @@ class CodedTransfers(NamedTuple):
     ) -> OfLeaves:
         feedback = self.compressor.feedback
         each = zip(map(_wide, xs), sent, lost, owed, strict=True)
-        fed = [(fed_back(feedback, x, p, e, p - e, s)[1], s) for x, p, e, s in each]
-        return OfLeaves(optax.tree.cast_like(*pair) for pair in fed)
+        return OfLeaves(fed_back(feedback, x, p, e, p - e, s)[1] for x, p, e, s in each)
 
 
 def _wide(x: jax.Array) -> jax.Array:

@@ -6,7 +6,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._checks import require_whole
-from relaxjax._core.traced._marks import heard_updates
+from relaxjax._core.traced._asked import heard_updates
 
 
 def number_of_servers(

@@ -9,22 +9,24 @@ import pytest
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
+from relaxjax._core.traced._asked import (
+    heard_updates,
+    meeting_too,
+    meets_too,
+    numbered,
+    passed_over,
+    remark,
+    remarks,
+)
 from relaxjax._core.traced._marks import (
     Given,
     Station,
     differentiated,
     doer_of,
-    heard_updates,
     marked,
-    meeting_too,
-    meets_too,
     merge_of,
     merging_by,
-    numbered,
     optimizer_in_it,
-    passed_over,
-    remark,
-    remarks,
     station_of,
 )
 

@@ -10,13 +10,11 @@ costs nothing at run time. `relaxjax._core.traced._flows` finds it again. Sides:
     optimizer   all in one
 """
 
-import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import optax
@@ -27,7 +25,6 @@ from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core.layouts._unreduced import opens_own_mapping, refuse_unreduced
 from relaxjax._core.traced import _asked
 
-T = TypeVar("T")
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
 REDUCERS = frozenset(["gradients", "momenta"])
 FIRST = frozenset(["momenta", "optimizer"])  # no optimizer stands before these
@@ -75,7 +72,7 @@ def marked(
     def checked(params: optax.Params) -> Any:
         require_arrays(params, name)
         within = _asked.STARTED.get()  # of another one, for models
-        with _with(_asked.STARTED, True):
+        with _asked.setting(_asked.STARTED, True):
             if side in REDUCERS and not within:
                 params = differentiated(params)
             state = init(params)
@@ -88,7 +85,10 @@ def marked(
         if side in ("tracking", "models"):
             refuse_unreduced(name, updates)
         scope = jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}")
-        with scope, _with(_asked.HEARD, None):  # nobody is told of what is inside
+        with (
+            scope,
+            _asked.setting(_asked.HEARD, None),
+        ):  # nobody hears what is inside
             made = update(updates, state, params, **extra_args)
         if (hear := _asked.HEARD.get()) is not None:
             at = Station(name, side, axes_of(axis_name), number)
@@ -157,61 +157,6 @@ def whole_method(
 def _kinds(state: Any) -> str:
     inside = _NAMED.findall(str(jax.tree.structure(state)))
     return ", ".join(dict.fromkeys([type(state).__name__, *inside]))
-
-
-@contextmanager
-def _with(variable: ContextVar[Any], value: T) -> Iterator[T]:
-    """In it, the variable has this value."""
-    token = variable.set(value)
-    try:
-        yield value
-    finally:
-        variable.reset(token)
-
-
-def passed_over() -> AbstractContextManager[bool]:
-    """In it, relaxations are left out of what is traced."""
-    return _with(_asked.PASSED_OVER, True)
-
-
-def heard_updates(hear: Callable[[Given], Any]) -> AbstractContextManager[Any]:
-    """In it, the function is told what updates of relaxations are given.
-
-    It must not keep the tracers of another trace than its own, which ends before.
-    """
-    return _with(_asked.HEARD, hear)
-
-
-def remark(text: str) -> None:
-    """Says, once, of a choice that is allowed and rarely meant, if somebody asks."""
-    said = _asked.SAID.get()
-    if said is not None and text not in said:
-        said.append(text)
-
-
-def remarks() -> AbstractContextManager[list[str]]:
-    """In it, `relaxjax.init` or `relaxjax.explain` asks, to warn of it."""
-    return _with(_asked.SAID, [])
-
-
-def meets_too(periods: Mapping[str, int]) -> None:
-    """Says with what models meet, as fields of an optimizer's state, if somebody asks.
-
-    `periods` are by the fields' names; "params" are the models.
-    """
-    meets = _asked.MEETS.get()
-    if meets is not None:
-        meets.update(periods)
-
-
-def meeting_too() -> AbstractContextManager[dict[str, int]]:
-    """In it, the periods that relaxations state by `meets_too`."""
-    return _with(_asked.MEETS, {})
-
-
-def numbered() -> AbstractContextManager[Iterator[int]]:
-    """In it, every relaxation that is traced has a number of its own."""
-    return _with(_asked.NUMBERS, itertools.count())
 
 
 def optimizer_in_it() -> AbstractContextManager[Any]:

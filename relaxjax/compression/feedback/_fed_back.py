@@ -30,7 +30,7 @@ def fed_back(
 
     Elements whose next state would not be finite keep the one they have, while the
     update shows what was wrong: whoever drops that update can go on. All workers see
-    the same mean, so what they keep in common stays equal.
+    the same mean, so what they keep in common stays equal. States keep their dtypes.
     """
     c = p - lost
     out, new = feedback.after(g, c, mean, state)
@@ -46,6 +46,7 @@ def fed_back(
     sound = functools.reduce(jnp.logical_and, fields, True)
 
     def keep(new: jax.Array, old: jax.Array) -> jax.Array:
-        return jnp.where(sound, new, old) if of_elements(new) else new
+        kept = jnp.where(sound, new, old) if of_elements(new) else new
+        return kept.astype(old.dtype)
 
     return out, jax.tree.map(keep, new, state)

@@ -5,7 +5,7 @@ from typing import Any
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._tree import leaf_names
-from relaxjax._core.traced._marks import remark
+from relaxjax._core.traced._asked import remark
 from relaxjax.collectives import ALGORITHMS, CODED_EXCHANGES, two_axes
 from relaxjax.compression import NO_FEEDBACK, Compressor, require_compressor
 from relaxjax.merges import Rule

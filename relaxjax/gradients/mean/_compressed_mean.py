@@ -122,8 +122,8 @@ def compressed_mean(
     exchange = partial(_exchange, send, plan, ordered)
     mean, lost = on_own_shards(exchange, p, specs, "all_reduce", keys, results=2)
     results = jax.tree.map(feeding(after), g, p, lost, mean, *fields)
-    both = jax.tree.transpose(jax.tree.structure(updates), None, results)
-    out, fed = optax.tree.cast_like(both, (weighed, state.feedback))
+    out, fed = jax.tree.transpose(jax.tree.structure(updates), None, results)
+    out = optax.tree.cast_like(out, weighed)
     if op == "sum":
         out = optax.tree.scale(axis_size(axis_name, "all_reduce"), out)
     out = optax.tree.cast_like(out, updates)

@@ -41,7 +41,8 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of, wide_copy, widened
 from relaxjax._core._weights import is_absent
-from relaxjax._core.traced._marks import marked, meets_too, optimizer_in_it
+from relaxjax._core.traced._asked import meets_too
+from relaxjax._core.traced._marks import marked, optimizer_in_it
 from relaxjax.compression import Compressor
 from relaxjax.local_updates.common._local_steps import ExchangeSpec
 from relaxjax.periods import Meetings, Period, Together, calendar, together

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from relaxjax._core.foreign._spans import spans
-from relaxjax._core.traced._marks import Given, Station, heard_updates
+from relaxjax._core.traced._asked import heard_updates
+from relaxjax._core.traced._marks import Given, Station
 
 T = TypeVar("T")
 

@@ -27,8 +27,8 @@ import optax
 
 from relaxjax._core._jaxprs import walked
 from relaxjax._core._tree import leaf_names
+from relaxjax._core.traced._asked import passed_over
 from relaxjax._core.traced._extra_args import FAILURES, ExtraArgs, with_extra_args
-from relaxjax._core.traced._marks import passed_over
 from relaxjax._core.traced._sums import (
     NOTHING,
     SumWalk,

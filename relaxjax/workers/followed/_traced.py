@@ -24,9 +24,9 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._phases import timed
 from relaxjax._core._tree import leaf_names
 from relaxjax._core.layouts._sharding import as_on_devices
+from relaxjax._core.traced._asked import meeting_too, numbered, remarks
 from relaxjax._core.traced._extra_args import FAILURES, ExtraArgs, with_extra_args
 from relaxjax._core.traced._flows import Flows, flows_of
-from relaxjax._core.traced._marks import meeting_too, numbered, remarks
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers.followed._dependence import NOBODYS, Dependence
 from relaxjax.workers.followed._drawing_keys import Keys, keys_of

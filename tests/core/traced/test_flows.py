@@ -8,14 +8,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
+from relaxjax._core.traced._asked import numbered
 from relaxjax._core.traced._flows import Flow, Flows, flows_of
-from relaxjax._core.traced._marks import (
-    Station,
-    marked,
-    merging_by,
-    numbered,
-    optimizer_in_it,
-)
+from relaxjax._core.traced._marks import Station, marked, merging_by, optimizer_in_it
 
 X = jax.ShapeDtypeStruct((2,), jnp.float32)
 AXES = ("host", "data")
