@@ -104,6 +104,17 @@ def test_weights_leave_float16_in_range(name):
     assert all(np.isfinite(x).all() for x in found)
 
 
+KEPT = ["gradient_tracking", "noloco", "all_reduce+sign+ef14@two_shot"]
+"""States kept in a room's common part, by a method itself, and by feedback."""
+
+
+@pytest.mark.parametrize("doubles", ["params", "gradients"])
+@pytest.mark.parametrize("name", KEPT)
+def test_state_keeps_its_types_beside_doubles(name, doubles):
+    types = ("float64", "float32") if doubles == "params" else ("float32", "float64")
+    test_state_keeps_its_types_under_other_gradients(name, *types)
+
+
 @pytest.mark.few(10)
 @pytest.mark.parametrize(("params", "gradients"), helpers.MIXED)
 @pytest.mark.parametrize("name", NAMES)

@@ -151,7 +151,9 @@ def _equation(
     known_now = computed(eqn, known) if any(results) else None
     if known_now and asks(name, shape_of(eqn.outvars[0]).dtype):
         _note(eqn, known, context.asked)
-    return WalkResult(context.nothing(), {}, 0, known_now or usual(eqn) or unknown)
+    if any(results) and not known_now:
+        known_now = usual(eqn)
+    return WalkResult(context.nothing(), {}, 0, known_now or unknown)
 
 
 def _whole(known: list[Any], variables: Sequence[Any]) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from jax.extend import core
 
 from relaxjax._core._jaxprs import loop_parts, programs_of, scan_parts
+from relaxjax._core.traced._usual import usual
 from relaxjax.programs._jaxpr_bytes import COLLECTIVES
 
 
@@ -59,6 +60,8 @@ def _sends(eqn: core.JaxprEqn, looks: Looks) -> bool:
 def _inputs(eqn: core.JaxprEqn, results: tuple[bool, ...], looks: Looks) -> list[bool]:
     """The inputs of an equation that its results and conditionals look at."""
     name, inner = eqn.primitive.name, list(programs_of(eqn.params))
+    if usual(eqn):  # true, whatever goes in
+        return [False] * len(eqn.invars)
     if name == "cond":
         each = [looked_at(j.jaxpr, results, looks).inputs for j in inner]
         looked = [True, *map(any, zip(*each, strict=True))]

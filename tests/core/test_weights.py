@@ -105,6 +105,26 @@ def test_workers_equal_one_worker_on_all_examples(counts, algorithm, place):
     assert float(metrics["weight"]) == sum(counts)
 
 
+def test_weights_of_doubles_leave_floats_as_they_are():
+    """In x64, also where no dtype is promoted without a word."""
+    u, counts = np.ones((WORKERS, 6), np.float32), np.array([1.0, 3.0, 0.0, 7.1])
+    x, v = np.ones((WORKERS, 2, 3), np.float32), np.ones((WORKERS, 2, 50), np.float32)
+
+    def grad(x, v, count):
+        def loss(w):
+            y = relaxjax.factored_product(x, w, "data", weight=count)
+            return jnp.sum(y * v)
+
+        return jax.grad(loss)(jnp.ones((3, 50), jnp.float32))
+
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
+        weighed = jnp.asarray(counts)
+        factors = jax.vmap(grad, axis_name="data")(x, v, weighed)
+        for tx in (all_reduce("data"), accumulate(all_reduce("data"), 1)):
+            assert reduced(tx, u, weighed).dtype == np.float32
+    assert factors.dtype == np.float32
+
+
 @pytest.mark.parametrize("op", ["mean", "sum"])
 def test_doubles_are_weighed_in_doubles(op):
     counts, rng = np.array([1.0, 3.0, 0.0, 7.1]), np.random.default_rng(0)
@@ -181,7 +201,9 @@ def test_worker_weight_makes_the_plain_mean_one_over_examples():
 
     def one(mean, count):
         tx: Any = all_reduce("data")
-        scaled = mean * worker_weight(count, "data")
+        factor = worker_weight(count, "data")
+        assert factor.dtype == np.float32
+        scaled = mean * factor
         return tx.update(scaled, tx.init(scaled))[0]
 
     out: Any = jax.vmap(one, axis_name="data")(jnp.asarray(means), jnp.asarray(counts))

@@ -20,6 +20,6 @@ def usually() -> AbstractContextManager[Any]:
 
 def usual(eqn: Any) -> list[np.bool_] | None:
     """The result of an equation that compares so; None of any other."""
-    scope = str(eqn.source_info.name_stack).rpartition("/")[2]
-    truth = eqn.outvars[0].aval.dtype == bool
-    return [np.True_] if truth and _USUAL in scope else None
+    if _USUAL not in str(eqn.source_info.name_stack).rpartition("/")[2]:
+        return None
+    return [np.True_] if eqn.outvars[0].aval.dtype == bool else None
