@@ -286,6 +286,16 @@ def test_a_wrapper_sends_what_is_inside_as_often_as_it_calls_it(around, inside):
     assert np.mean(sizes(found.steps)) == pytest.approx(expected(bare))
 
 
+def test_powers_of_an_optimizers_count_keep_no_period_open():
+    """Whether steps are finite depends on them, and yet tells nothing of a period."""
+    tx: Any = relaxjax.skip_nonfinite(
+        optax.chain(optax.adam(0.1), local_sgd("data", 3)), "data"
+    )
+    found = period_of(tx, PARAMS, workers())
+    assert found.closed
+    assert len(found.steps) == 3
+
+
 @pytest.mark.parametrize("inside", ["local_sgd", "diloco", "accumulate"])
 def test_rounds_that_all_take_part_in_are_counted_as_rounds(inside):
     """Flags and weights go with them, in each step a few bytes."""
