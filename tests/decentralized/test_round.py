@@ -166,3 +166,22 @@ def test_refuses_what_is_equal_on_all_workers_or_sharded_by_the_compiler():
         jax.eval_shape(beside, x)
     spec = spec._replace(specs=P())
     assert jax.eval_shape(beside, x)["w"].shape == (N,)
+
+
+def test_what_is_sharded_shares_no_bucket_with_what_is_whole():
+    """Else copies of a whole leaf would be rounded with neighbors that differ."""
+    mesh = jax.make_mesh((2, 2), ("data", "model"))
+    spec = spec_of(graph=topology.ring(2))._replace(
+        bucket_bytes=1000, specs={"cut": P("model"), "whole": P()}
+    )
+    sizes = []
+
+    def exchange(flat: jax.Array, bucket: jax.Array) -> tuple[jax.Array]:
+        del bucket
+        sizes.append(flat.size)
+        return (flat,)
+
+    x = {"cut": jnp.ones(4), "whole": jnp.ones(3)}
+    with jax.set_mesh(mesh):
+        spec.in_buckets(x, exchange)
+    assert sorted(sizes) == [3, 4]
