@@ -13,7 +13,7 @@ def figure() -> Figure:
     """Bars span the shortest and the longest block."""
     found = result("network")
     by_rate = to_the_loss(found)
-    drawn = Figure(figsize=(5.2, 2.2), layout="constrained")
+    drawn = Figure(figsize=(5.2, 1.8), layout="constrained")
     axes = drawn.subplots()
     for (system, color), mark, up in zip(SYSTEMS.items(), "os", (-24, 8), strict=True):
         points = [best(each, system) for each in by_rate.values()]
