@@ -29,6 +29,7 @@ from scripts.tables import (
     split,
     studies,
     topologies,
+    unlike,
 )
 
 TABLES: Mapping[str, Callable[[], list[str]]] = {
@@ -120,6 +121,6 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "split-quality": split.quality,
     "testbed": partial(kept.table, "testbed"),
     "topologies": topologies.table,
-    "unlike-data": partial(kept.table, "unlike-data"),
+    "unlike-data": unlike.points,
     "wrong-worker": partial(kept.table, "wrong-worker"),
 }
