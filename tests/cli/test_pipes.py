@@ -1,4 +1,7 @@
-"""Commands whose output nobody reads any more: they end, without a word, with 141."""
+"""Commands whose output nobody reads any more: they end, without a word, with 141.
+
+Those whose output goes to a full disk say so, and end with 74.
+"""
 
 import os
 import signal
@@ -103,6 +106,27 @@ def test_other_errors_stay_as_they_are(tmp_path):
     status, said = unread(["-c", program], 0, tmp_path)
     assert status == 1
     assert "a broken disk" in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize(
+    ("way", "size"), [("typer", 1), ("buffered", 1), ("rich", 10**5)]
+)
+def test_a_full_disk_is_named(way, size, tmp_path):
+    program = IN_PIPES.format(way=WAYS[way]).replace("a line", "a" * size)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+            input="go on\n",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=LONGEST,
+        )
+    assert done.returncode == 74
+    assert done.stderr == "relaxjax: cannot write: No space left on device\n"
 
 
 def test_the_number_is_that_of_the_signal():

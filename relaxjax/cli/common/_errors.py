@@ -1,5 +1,6 @@
 """What ends a command early: one message instead of a traceback, and exit codes."""
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -9,16 +10,20 @@ import typer
 
 from relaxjax import faults, hosts
 
-MISTAKE, DIFFERENT, LOST, INTERRUPTED, UNREAD = 2, 3, 70, 130, 141
+MISTAKE, DIFFERENT, LOST, UNWRITTEN, INTERRUPTED, UNREAD = 2, 3, 70, 74, 130, 141
 EXIT_CODES = {
     0: "done, or stopped by SIGTERM",
     1: "a law that check refutes, or a bug with its traceback",
     MISTAKE: "a mistake on the command line",
     DIFFERENT: "workers' models differ that must not",
     LOST: "another process was lost or stuck",
+    UNWRITTEN: "a full disk",
     INTERRUPTED: "interrupted by Ctrl-C, at once or before the next step",
     UNREAD: "nobody reads its output any more, as after `head -1`",
 }
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Stopped(Exception):
@@ -65,7 +70,8 @@ def quiet_pipes() -> Iterator[None]:
     Click and Rich make status 1 of it, and Python a warning at its end.
 
     Raises:
-      SystemExit: with code 141, which is 128 + SIGPIPE, as a shell has it.
+      SystemExit: with code 141, which is 128 + SIGPIPE, as a shell has it; with 74, and
+        a message, where a disk is full.
     """
     try:
         try:
@@ -74,10 +80,15 @@ def quiet_pipes() -> Iterator[None]:
             for stream in filter(None, (sys.stdout, sys.stderr)):
                 stream.flush()
     except BaseException as error:
-        if not _is_of_a_pipe(error):
+        if _is_of_a_pipe(error):
+            _drop_output()
+            raise SystemExit(UNREAD) from None
+        if not isinstance(error, OSError) or error.errno not in _FULL:
             raise
+        where = "" if error.filename is None else f" {error.filename}"
         _drop_output()
-        raise SystemExit(UNREAD) from None
+        typer.echo(f"relaxjax: cannot write{where}: {error.strerror}", err=True)
+        raise SystemExit(UNWRITTEN) from None
 
 
 def _is_of_a_pipe(error: BaseException | None) -> bool:
