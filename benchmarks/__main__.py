@@ -40,6 +40,7 @@ BENCHMARKS = {
     "heterogeneity": "training.heterogeneity:heterogeneity",
     "rules": "training.rules:rules",
     "decided": "training.decided:decided",
+    "remembered": "training.remembered:remembered",
     "split-quality": "training.split_quality:split_quality",
     "evidence": "training.study:evidence",
     "published": "planning.published:published",

@@ -108,7 +108,7 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "quality-longer": partial(studies.of, "longer"),
     "quality-merges": studies.merges,
     "regret": partial(kept.table, "regret"),
-    "remembered": partial(kept.table, "remembered"),
+    "remembered": unlike.remembered,
     "resized": partial(kept.table, "resized"),
     "ring": micro.ring,
     "sharded": sharded.steps,

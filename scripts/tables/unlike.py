@@ -1,4 +1,4 @@
-"""Decentralized methods on data that differ, from the run's own file."""
+"""Workers whose data differ: decentralized methods, and optimizers that remember."""
 
 import re
 
@@ -27,6 +27,19 @@ def points() -> list[str]:
         bold = "**" if kept[-1]["corrected"] else ""
         cells = ["{:+.2f} [{:+.2f}, {:+.2f}]".format(*x["points"]) for x in kept]
         lines.append(row(f"{bold}{shown}{bold}", [rate, *cells]))
+    return lines
+
+
+def remembered() -> list[str]:
+    """Losses above the optimum of an optimizer that remembers params."""
+    titles = ["loss at the consensus, above the optimum", "at worker 0", "spread of z"]
+    lines = heads("", titles)
+    for each in result("remembered")["rows"]:
+        kept = [each["at the consensus"], each["at worker 0"]]
+        cells = [f"{x:.4f}" for x in kept]
+        lines.append(
+            row(_quoted(each["method"]), [*cells, f"{each['spread of z']:.1f}"])
+        )
     return lines
 
 

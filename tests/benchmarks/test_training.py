@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.report import Run
-from benchmarks.training import studies, study
+from benchmarks.training import remembered, studies, study
 from relaxjax.compare.study._methods import methods
 from relaxjax.tasks import OPTIMIZERS, digits, task_of
 
@@ -123,3 +123,26 @@ def test_a_study_is_run_judged_and_reported(tmp_path, monkeypatch):
     saved = json.loads((tmp_path / "methods.json").read_text())
     assert saved["rows"] == rows
     assert (tmp_path / "methods-digits-adamw" / "report.html").exists()
+
+
+def test_a_state_that_does_not_meet_shows_at_each_worker():
+    """Only `desynced` brings z together: others are right at the consensus alone."""
+    found = {
+        name: remembered.trained(tx, 200) for name, tx in remembered.methods().items()
+    }
+    met, *parted = found.values()
+    assert met["at worker 0"] == pytest.approx(met["at the consensus"], abs=1e-6)
+    assert met["spread of z"] == 0
+    for each in parted:
+        assert each["at worker 0"] > max(1, 2 * each["at the consensus"])
+        assert each["spread of z"] > 10
+
+
+def test_a_loss_above_the_optimum_is_that_of_the_mean_over_workers():
+    tx = remembered.methods()["gossip on a ring"]
+    params = np.array([1.0, -2.0, 0.5], np.float32)
+    found = remembered.above(params, tx.init(params))
+    apart = params - remembered.TARGETS
+    least = remembered.TARGETS - remembered.TARGETS.mean(0)
+    losses = [np.mean(np.sum(x**2, axis=1)) / 2 for x in (apart, least)]
+    assert found == pytest.approx(losses[0] - losses[1], rel=1e-5)
