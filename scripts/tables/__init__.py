@@ -29,6 +29,7 @@ from scripts.tables import (
     split,
     studies,
     topologies,
+    trained,
     unlike,
 )
 
@@ -43,7 +44,8 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "counted": micro.counted,
     "decided": decided.ranks,
     "emulation": micro.emulation,
-    "equal-bytes": partial(kept.table, "equal-bytes"),
+    "equal-bytes": trained.equal_bytes,
+    "equal-bytes-chars": partial(trained.every_one, "equal-bytes", "chars"),
     "evidence": evidence.lossy,
     "first-step": speed.first_steps,
     "formats": counted.formats,
