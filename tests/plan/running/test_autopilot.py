@@ -13,6 +13,7 @@ from relaxjax import controllers, plan
 from relaxjax.plan.running._costs import Costs
 from relaxjax.plan.running._links import Memory, looked
 from relaxjax.schedule import Link
+from scripts.tables.rows import result
 
 COMPUTE, CHANGE = 0.05, 2.0  # seconds of a step; of a change, which is compiled
 MODEL = plan.Model.of_size(1_000_000, compute=COMPUTE)
@@ -101,6 +102,9 @@ def test_ahead_of_both_nulls_where_the_link_changes_and_near_the_best_in_hindsig
     fixed = [world.run(level=k)[0] for k in range(len(ROWS))]
     assert min(fixed) / best >= 1.3
     assert seconds < min(stays, first, *fixed)
+    shown = [row[1] for row in result("autopilot")["rows"]]
+    found = [x / best for x in (seconds, min(fixed), first, stays)]
+    assert shown == pytest.approx(found, rel=1e-4)
 
 
 @pytest.mark.long
