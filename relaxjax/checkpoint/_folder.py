@@ -10,7 +10,9 @@ of the branch, as a shorter run would.
 import operator
 import os
 import re
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from os.path import isdir
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,35 @@ _FORGOTTEN = "forgotten"
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")  # as `str` writes it
 
 
+_UNDER_WAY: dict[tuple[int, Path], list[Future[bool]]] = {}
+"""Saves by this process (a fork has none of them), by the folder."""
+_HERE = threading.local()
+
+
+def begun(folder: Path, save: Future[bool]) -> None:
+    """Whoever asks for the steps of the folder, in this process, waits for the save."""
+    saves = _UNDER_WAY.setdefault((os.getpid(), folder.resolve()), [])
+    saves[:] = [save, *(other for other in saves if not other.done())]
+
+
+def is_writer() -> None:
+    """This thread saves, and waits for no save."""
+    _HERE.writes = True
+
+
+def settle(folder: Path) -> None:
+    """Waits for saves of this process, through whichever `Checkpoints`."""
+    if not getattr(_HERE, "writes", False):
+        wait(_UNDER_WAY.get((os.getpid(), folder.resolve()), []))
+
+
 def steps_in(folder: Path) -> list[int]:
+    """Steps that have a checkpoint, rising, those under way in this process too."""
+    settle(folder)
+    return on_disk(folder)
+
+
+def on_disk(folder: Path) -> list[int]:
     """Steps that have a checkpoint on disk, rising.
 
     What else has a number for its name, such as a file or what is left of a copy that

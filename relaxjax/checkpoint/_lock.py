@@ -28,6 +28,7 @@ except ImportError:  # not on Windows
 
 NAME = "writer.lock"
 _OWNER = {"host": str, "pid": int, "since": float}
+_POLL, _TRIES = 0.01, 50  # seconds, and times that a lock without an owner is tried
 
 
 class WriterLock:
@@ -77,14 +78,18 @@ def _let_go(file: IO[str], path: Path, pid: int) -> None:
 
 def _taken(path: Path) -> tuple[IO[str] | None, dict[str, Any] | None]:
     """The locked file, or who has it; neither where there are no locks."""
+    tries = _TRIES
     while fcntl is not None:
         file = path.open("a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            other = _owner(path)
-            return None, other
+            if (other := _owner(path)) or tries == 0:
+                return None, other
+            time.sleep(_POLL)  # its owner has not written its name yet, or removed it
+            tries -= 1
+            continue
         except OSError:  # a file system without locks
             file.close()
             break

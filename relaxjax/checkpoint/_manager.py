@@ -25,7 +25,15 @@ import numpy as np
 
 from relaxjax._core.foreign._together import gathered
 from relaxjax.checkpoint._files import file_of, write
-from relaxjax.checkpoint._folder import ITEM, move_aside, steps_in, steps_seen
+from relaxjax.checkpoint._folder import (
+    ITEM,
+    begun,
+    is_writer,
+    move_aside,
+    on_disk,
+    settle,
+    steps_seen,
+)
 from relaxjax.checkpoint._lock import WriterLock
 from relaxjax.checkpoint._snapshot import Snapshot
 
@@ -67,11 +75,12 @@ class Store:
         self.directory, self._keep, self._processes = directory, keep, processes
         self._lock, self._name, self._saves = lock, name, 0
         self._first = jax.process_index() == processes[0]
-        self._thread = ThreadPoolExecutor(1)
+        self._thread = ThreadPoolExecutor(1, initializer=is_writer)
         self._under_way: _Save | None = None
         self.at: int | None = None
         self.known: int | None = None
         self._before: int | None = None  # `at` before the save under way
+        settle(directory)
         if self._first and not lock.shared:  # or they may be of a save under way
             for path in directory.iterdir():
                 if _LEFT.match(path.name):
@@ -104,6 +113,7 @@ class Store:
         written = run(_write, folder / ITEM, snapshot, metadata)
         agreed: Future[bool] = Future()
         whole = run(self._commit, step, folder, written, agreed)
+        begun(self.directory, whole)
         self._under_way = _Save(step, folder, written, agreed, whole)
         self._before, self.at, self.known = self.at, step, step
 
@@ -185,7 +195,7 @@ class Store:
 
     def _rename(self, step: int, folder: Path) -> None:
         os.rename(folder, self.directory / str(step))
-        for old in steps_in(self.directory)[: -self._keep] if self._keep else ():
+        for old in on_disk(self.directory)[: -self._keep] if self._keep else ():
             # Whole or not there. This process alone does it: it counts no save.
             aside = self.directory / f"{old}.relaxjax-tmp-{self._name}-old"
             with suppress(OSError):  # or after the next save

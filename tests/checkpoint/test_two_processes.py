@@ -52,9 +52,10 @@ def test_who_opens_a_folder_destroys_no_save_under_way(how, tmp_path, monkeypatc
         monkeypatch.setattr(_manager, "write", slow)
         assert run.save(20, state(20))
         assert begun.wait(60)
-        with Checkpoints(tmp_path, MESH, **how) as other:
-            assert other.steps == [10] == [latest(tmp_path)]
-            goes_on.set()
+        assert "10" in names(tmp_path)
+        threading.Timer(0.2, goes_on.set).start()
+        with Checkpoints(tmp_path, MESH, **how) as other:  # of this process: it waits
+            assert other.steps == [10, 20] == [10, latest(tmp_path)]
             run.wait()
             assert run.save(30, state(30))
             run.wait()

@@ -87,11 +87,28 @@ def looked_at(
             return state, parts, rest
 
         program = jax.jit(listened, inline=True)
-        found(_looked(program.trace(*args), args[:-1], heard))
+        traced = program.trace(*args)
+        count = len(jax.tree.leaves(args))
+        found(_looked(traced, _given_alone(traced.jaxpr, count), args[:-1], heard))
         state, _, rest = program(*args)
         return state, *rest
 
     return one_worker
+
+
+def _given_alone(program: Any, count: int) -> Any:
+    """The program with the last `count` inputs, which are the arguments.
+
+    Arrays of a trace around the step, such as a rate in a jitted loop, are its first
+    inputs to JAX. They are constants here: the same on all workers.
+    """
+    jaxpr = program.jaxpr
+    first = len(jaxpr.invars) - count
+    constants = [*jaxpr.invars[:first], *jaxpr.constvars]
+    return core.ClosedJaxpr(
+        jaxpr.replace(constvars=constants, invars=jaxpr.invars[first:]),
+        [*(x.aval for x in jaxpr.invars[:first]), *program.consts],
+    )
 
 
 class Heard(NamedTuple):
@@ -126,16 +143,18 @@ def _kind(x: Any) -> Any:
     return jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x))
 
 
-def _looked(traced: Any, state: tuple[Any, ...], heard: Sequence[Heard]) -> Looked:
+def _looked(
+    traced: Any, program: Any, state: tuple[Any, ...], heard: Sequence[Heard]
+) -> Looked:
     spec = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state)
-    outs = traced.jaxpr.jaxpr.outvars
+    outs = program.jaxpr.outvars
     results = iter(outs[len(jax.tree.leaves(traced.out_info[0])) :])
     given = []
     for x in heard:
         if x.leaves is not None:
             *parts, made, after = ([*islice(results, count)] for count in x.leaves)
             given.append(Given(x.at, *parts, made=(made, after), trace=None))
-    found = Looked(traced.jaxpr, spec, given, (), bool(heard))
+    found = Looked(program, spec, given, (), bool(heard))
     if places := found.places_of([x.params for x in given]):
         return found._replace(places=places)
     parts = [[*parts_like(spec, x.updates)] for x in heard]

@@ -24,6 +24,7 @@ MESH = emulate(2)
 W = {"a": jnp.ones(3), "b": jnp.ones(())}
 TX: Any = optax.chain(all_reduce("data"), optax.trace(0.9))
 BATCH = np.ones((4, 3), np.float32)
+OWN = jnp.arange(3.0)
 
 
 def look(step: Any, *state: Any, mesh: Any = MESH) -> Looked:
@@ -50,6 +51,27 @@ def test_the_program_is_that_of_one_worker(mesh):
     shapes = [var.aval.shape for var in found.program.jaxpr.invars]
     assert shapes == [(3,), (), (2, 3)]
     assert "psum" in str(found.program)
+
+
+@pytest.mark.parametrize("mesh", [MESH, jax.make_mesh((2,), ("data",))])
+def test_what_a_step_is_closed_over_is_no_argument(mesh):
+    """Numbers of a trace around it, as of a jitted loop, and of none."""
+    found: list[Looked] = []
+
+    def around(rate, shift):
+        def step(w, x):
+            return {"a": w["a"] + rate * x.sum(0) + shift, "b": w["b"] + rate}, OWN
+
+        found.append(look(step, W, mesh=mesh))
+        return rate
+
+    jax.jit(around)(0.5, jnp.ones(3))
+    around(jnp.float32(0.5), OWN)
+    for each in found:
+        ins = each.program.jaxpr.invars
+        assert [var.aval.shape for var in ins] == [(3,), (), (2, 3)]
+        assert len(each.program.jaxpr.constvars) == len(each.program.consts)
+        assert each.places_of(ins) == [0, 1]
 
 
 @pytest.mark.parametrize("mesh", [MESH, jax.make_mesh((2,), ("data",))])

@@ -156,18 +156,31 @@ def forgetful(tx: Any) -> Any:
     return step
 
 
-def said(step: Any, tx: Any, others: int = 0, mesh: Any = None) -> list[str]:
-    """What the first two steps say; `others` states like params stand between."""
+def said(
+    step: Any, tx: Any, others: int = 0, mesh: Any = None, closed: bool = False
+) -> list[str]:
+    """What the first two steps say; `others` states like params stand between.
+
+    A step may be `closed` over a number of a trace around both, such as a rate.
+    """
     mesh = mesh or emulate(4)
     params, opt_state = relaxjax.init(tx, PARAMS, mesh)
     own = Rates(PARAMS) if step is frozen_beside else PARAMS
     between = [relaxjax.to_workers(own, mesh)] * others
-    run = relaxjax.data_parallel(step(tx), mesh)
+
+    def train(state, rate):
+        def scaled(*args):
+            *state, x = args
+            return step(tx)(*state, x if rate is None else rate * x)
+
+        run = relaxjax.data_parallel(scaled, mesh)
+        for _ in range(2):
+            *state, _ = run(*state, BATCH)
+
     state = (params, *between, opt_state)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for _ in range(2):
-            *state, _ = run(*state, BATCH)
+        jax.jit(train)(state, 0.9) if closed else train(state, None)
     return texts_of(caught)
 
 
@@ -205,17 +218,19 @@ PARTS: dict[str, Any] = {
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", TXS)
 @pytest.mark.parametrize("how", RIGHT)
-def test_right_steps_are_silent(how, name, place):
+@pytest.mark.parametrize("closed", [False, True], ids=["alone", "closed"])
+def test_right_steps_are_silent(closed, how, name, place):
     step, others = RIGHT[how]
-    assert said(step, TXS[name], others, PLACES[place]) == []
+    assert said(step, TXS[name], others, PLACES[place], closed) == []
 
 
 @pytest.mark.few(32)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", TXS)
 @pytest.mark.parametrize("how", PARTS)
-def test_what_passes_the_relaxations_by_is_warned_of_once(how, name, place):
-    (text,) = said(PARTS[how], TXS[name], mesh=PLACES[place])
+@pytest.mark.parametrize("closed", [False, True], ids=["alone", "closed"])
+def test_what_passes_the_relaxations_by_is_warned_of_once(closed, how, name, place):
+    (text,) = said(PARTS[how], TXS[name], mesh=PLACES[place], closed=closed)
     assert "depend on each worker's own batch over ['data']" in text
     assert ("params 'b'" in text) or how != "raw gradients beside"
 
