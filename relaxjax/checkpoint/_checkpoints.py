@@ -7,6 +7,7 @@ from typing import Any, SupportsIndex
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
 from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._switches import unswitched
 from relaxjax.checkpoint._agreed import together
 from relaxjax.checkpoint._files import require_shared, writable_folder
 from relaxjax.checkpoint._folder import step_of
@@ -182,7 +183,8 @@ class Checkpoints:
 
         def filled() -> tuple[Any, Resized | None]:
             require_same_run(saved.metadata["plan"], self._plan)
-            return restored(saved, state, self._axes)
+            with unswitched():
+                return restored(saved, state, self._axes)
 
         state, self._report = together("restore", count, filled)
         if forget_newer:

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from typing import Any, SupportsIndex
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._core._tree import leaf_names
 from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._switches import unswitched
 from relaxjax.checkpoint._folder import steps_in
 from relaxjax.checkpoint._reader import opened
 from relaxjax.checkpoint._saved import Saved
@@ -68,6 +70,7 @@ def restore_params(
     return _nested(arrays) if like is None else _as(like, arrays)
 
 
+@unswitched()
 def _models(saved: Saved, part: str) -> dict[str, np.ndarray]:
     """The mean of the workers' arrays, by their names in this part of the state."""
     slices, models = slices_told(saved.metadata) or {}, {}
@@ -102,7 +105,10 @@ def _nested(arrays: Mapping[str, np.ndarray]) -> Any:
 
 def _as(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     def kind(x: Any) -> str:
-        return "absent" if x is None else f"{x.dtype}{list(np.shape(x))}"
+        if x is None:
+            return "absent"
+        dtype = x.dtype if hasattr(x, "dtype") else jnp.result_type(x)  # of a number
+        return f"{dtype}{list(np.shape(x))}"
 
     leaves = dict(zip(leaf_names(like), jax.tree.leaves(like), strict=True))
     for name in {**arrays, **leaves}:

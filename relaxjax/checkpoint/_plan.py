@@ -11,6 +11,8 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._phases import clocks_of, set_phases
+from relaxjax._core.foreign._switches import unswitched
+from relaxjax._core.traced._extra_args import giving
 from relaxjax.checkpoint._saved import Saved
 from relaxjax.checkpoint._tree import is_array, named
 from relaxjax.workers import UNSEEN, describe, workers_of
@@ -62,7 +64,9 @@ def plan_of(
       >>> plan["the mesh"]
       "{'data': 4}"
     """
-    return describe(tx, params, workers_of(mesh, axis_name, "plan_of"), extra_args)
+    workers = workers_of(mesh, axis_name, "plan_of")
+    with giving(extra_args), unswitched():
+        return describe(tx, params, workers, extra_args)
 
 
 def require_same_run(saved: Mapping[str, str], now: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from relaxjax._core.foreign._switches import unswitched
 from relaxjax.checkpoint._merge import merged
 from relaxjax.checkpoint._plan import require_same_run, require_same_tree, structure_of
 from relaxjax.checkpoint._saved import Saved
@@ -43,6 +44,7 @@ class Resized(NamedTuple):
         return "\n".join(lines)
 
 
+@unswitched()
 def resized(state: Any, like: Any) -> tuple[Any, Resized]:
     """Worker state as the state of other workers, as many or not.
 

@@ -26,6 +26,7 @@ from jax.sharding import PartitionSpec as P
 from relaxjax._core._extremes import largest
 from relaxjax._core._random import fold, hash_words, key_words
 from relaxjax._core._tree import is_key, leaf_names
+from relaxjax._core.foreign._switches import unswitched
 from relaxjax._core.layouts._copies import all_copies, copied
 
 
@@ -79,6 +80,7 @@ class ReplicaError(RuntimeError):
         self.difference = difference
 
 
+@unswitched()
 def replica_difference(tree: Any) -> ReplicaDifference | None:
     """Where workers differ that should hold the same values; None if they do not.
 

@@ -1,7 +1,7 @@
 """Start-up of sharded training: slices for every worker, and one model from them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ from relaxjax._core._arrays import require_dtypes
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_transformation
 from relaxjax._core._tree import leaf_name
+from relaxjax._core.traced._extra_args import giving
 from relaxjax.collectives import cut, of_a_worker, whole_leaves
 from relaxjax.fsdp._gathered import Gathered
 from relaxjax.fsdp._gathered_state import GatheredState
@@ -29,6 +30,7 @@ def init(
     axis_name: AxisName | None = None,
     over: AxisName | None = None,
     layers: Iterable[str] = (),
+    extra_args: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
     """Gives every worker its slice of the params, and the optimizer's state for it.
 
@@ -44,6 +46,8 @@ def init(
       over: the axes that params are sharded over, the last of `axis_name`; None: all.
       layers: names, or beginnings of names, of leaves [layers, ...] that a scan goes
         through, such as `("blocks",)`: they are cut layer by layer.
+      extra_args: arrays (or their shapes and dtypes) and functions that `tx.update`
+        needs beside gradients and params, by name.
 
     Returns:
       `(shards, opt_state)` for `relaxjax.data_parallel`: the tree of params with a
@@ -69,14 +73,15 @@ def init(
     workers = workers_of(mesh, axis_name, _CALLER)
     k = _slices(workers, over)
     layers = _require_layers(params, layers)
-    require_agreement(tx, params, workers)
-    require_dtypes(params, _CALLER, None)
     axes = axes_of(over or workers.axis_name)
     across = None if axes == workers.axis_name else workers  # relaxations over others
-    require_elementwise(tx, params, _CALLER, across, axes)
-    shards = cut(params, workers, k, layers)
-    require_same_by_slice(tx, params, of_a_worker(shards), _CALLER, across)
-    return shards, state_of_workers(tx, shards, workers)
+    with giving(extra_args):
+        require_agreement(tx, params, workers, extra_args)
+        require_dtypes(params, _CALLER, None)
+        require_elementwise(tx, params, _CALLER, across, axes)
+        shards = cut(params, workers, k, layers)
+        require_same_by_slice(tx, params, of_a_worker(shards), _CALLER, across)
+        return shards, state_of_workers(tx, shards, workers)
 
 
 def init_state(

@@ -24,6 +24,8 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._phases import clocks_of
 from relaxjax._core.foreign._html import paragraphs
+from relaxjax._core.foreign._switches import unswitched
+from relaxjax._core.traced._extra_args import giving
 from relaxjax._core.traced._marks import REDUCERS
 from relaxjax.periods import is_scheduled
 from relaxjax.programs._by_axis import sent_both_ways
@@ -176,37 +178,40 @@ def explain(
     require_whole("explain", "steps", steps)
     workers = workers_of(mesh, axis_name, "explain")
     params = of_one_worker("explain", params, workers.n)
-    seen = traced(tx, params, workers, extra_args)
-    flows, state = seen.flows, seen.state
-    stations = sorted(flows.stations, key=lambda x: x.number) if flows else []
-    rules: dict[Any, dict[str, str]] = {x: {} for x in stations}
-    if flows:
-        for at, rule in flows.merges:
-            rules[at]["merge"] = rule
-        for at, kept in sorted(flows.led, reverse=True):
-            if at.side in REDUCERS:
-                rules[at]["behind"] = kept
-    seen_steps, repeats, _ = period_of(tx, params, workers, extra_args, steps)
-    sent = [step.sent for step in seen_steps]
-    sizes = {step: int(x.max()) for step, x in enumerate(sent) if x.any()}
+    with giving(extra_args), unswitched():
+        seen = traced(tx, params, workers, extra_args)
+        flows, state = seen.flows, seen.state
+        stations = sorted(flows.stations, key=lambda x: x.number) if flows else []
+        rules: dict[Any, dict[str, str]] = {x: {} for x in stations}
+        if flows:
+            for at, rule in flows.merges:
+                rules[at]["merge"] = rule
+            for at, kept in sorted(flows.led, reverse=True):
+                if at.side in REDUCERS:
+                    rules[at]["behind"] = kept
+        seen_steps, repeats, _ = period_of(tx, params, workers, extra_args, steps)
+        sent = [step.sent for step in seen_steps]
+        sizes = {step: int(x.max()) for step, x in enumerate(sent) if x.any()}
 
-    def looked(count: int) -> list[Step]:
-        return expanded(walked_steps(tx, params, workers, count, extra_args))
+        def looked(count: int) -> list[Step]:
+            return expanded(walked_steps(tx, params, workers, count, extra_args))
 
-    ends = sorted({end for clock in clocks_of(state) for end in clock.ends if end})
-    return Explanation(
-        relaxations=[x._asdict() | {"axes": list(x.axes)} | rules[x] for x in stations],
-        period=len(sent),
-        repeats=repeats,
-        apart=_apart([*sizes]) if is_scheduled(state) else [],
-        bytes_per_step=int(np.sum(sent, axis=0).max()) / len(sent),
-        sends=dict(itertools.islice(sizes.items(), _SHOWN)),
-        state_mb=_sizes(state),
-        phase_ends=ends,
-        problems=_problems(tx, params, workers, extra_args, seen),
-        phases=_phases(ends, looked(max([steps, *ends]) + 1)) if ends else {},
-        loss_sends=_loss_sends(loss, params, batch, workers) if loss else {},
-    )
+        ends = sorted({end for clock in clocks_of(state) for end in clock.ends if end})
+        return Explanation(
+            relaxations=[
+                x._asdict() | {"axes": list(x.axes)} | rules[x] for x in stations
+            ],
+            period=len(sent),
+            repeats=repeats,
+            apart=_apart([*sizes]) if is_scheduled(state) else [],
+            bytes_per_step=int(np.sum(sent, axis=0).max()) / len(sent),
+            sends=dict(itertools.islice(sizes.items(), _SHOWN)),
+            state_mb=_sizes(state),
+            phase_ends=ends,
+            problems=_problems(tx, params, workers, extra_args, seen),
+            phases=_phases(ends, looked(max([steps, *ends]) + 1)) if ends else {},
+            loss_sends=_loss_sends(loss, params, batch, workers) if loss else {},
+        )
 
 
 def _side(relaxation: dict[str, Any]) -> str:

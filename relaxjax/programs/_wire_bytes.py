@@ -11,6 +11,8 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
+from relaxjax._core.foreign._switches import unswitched
+from relaxjax._core.traced._extra_args import giving
 from relaxjax.programs._period import (
     Step,
     expanded,
@@ -68,27 +70,38 @@ def wire_bytes(
     require_transformation("wire_bytes", "tx", tx)
     workers = workers_of(mesh, axis_name, "wire_bytes")
     params = of_one_worker("wire_bytes", params, workers.n)
-    if steps is None and start is None:
-        if is_by_schedule(tx, params, workers):
-            raise ValueError(
-                "wire_bytes: steps=None must be a number: a schedule says when workers "
-                "meet, so that there is no period whose mean step would be counted; "
-                "give steps= of the whole run"
-            )
-        period = period_of(tx, params, workers, extra_args)
-        sent = [step.sent for step in period.steps]
-        total = int(np.sum(sent, axis=0).max())
-        if not (total or period.closed):
-            raise ValueError(
-                "wire_bytes: steps=None must be a number: nothing is sent in "
-                f"{len(sent)} steps, and no period is over within them; give steps= of "
-                "a whole period"
-            )
-        return -(-total // len(sent))
-    steps, start = (1 if steps is None else steps), start or 0
-    require_whole("wire_bytes", "steps", steps)
-    require_whole("wire_bytes", "start", start, 0)
-    return int(_between(tx, params, workers, extra_args, start, start + steps).max())
+    with giving(extra_args), unswitched():
+        if steps is None and start is None:
+            return _of_a_mean_step(tx, params, workers, extra_args)
+        steps, start = (1 if steps is None else steps), start or 0
+        require_whole("wire_bytes", "steps", steps)
+        require_whole("wire_bytes", "start", start, 0)
+        sent = _between(tx, params, workers, extra_args, start, start + steps)
+        return int(sent.max())
+
+
+def _of_a_mean_step(
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    extra_args: Mapping[str, Any] | None,
+) -> int:
+    if is_by_schedule(tx, params, workers):
+        raise ValueError(
+            "wire_bytes: steps=None must be a number: a schedule says when workers "
+            "meet, so that there is no period whose mean step would be counted; "
+            "give steps= of the whole run"
+        )
+    period = period_of(tx, params, workers, extra_args)
+    sent = [step.sent for step in period.steps]
+    total = int(np.sum(sent, axis=0).max())
+    if not (total or period.closed):
+        raise ValueError(
+            "wire_bytes: steps=None must be a number: nothing is sent in "
+            f"{len(sent)} steps, and no period is over within them; give steps= of "
+            "a whole period"
+        )
+    return -(-total // len(sent))
 
 
 def _between(

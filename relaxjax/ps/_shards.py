@@ -1,5 +1,6 @@
 """Params that lie at the servers: a worker holds a slice [c] of every leaf, no more."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import optax
 from relaxjax._core._arrays import require_dtypes
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
+from relaxjax._core.traced._extra_args import giving
 from relaxjax.collectives import cut, of_a_worker, whole_leaves
 from relaxjax.gradients import require_elementwise, require_same_by_slice
 from relaxjax.ps._refusals import check_servers, number_of_servers
@@ -23,6 +25,7 @@ def init(
     *,
     axis_name: AxisName | None = None,
     servers: int | None = None,
+    extra_args: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
     """Gives every worker its slice of the params, and the optimizer's state for it.
 
@@ -34,6 +37,8 @@ def init(
       axis_name: the data-parallel axes; the last has the servers. None means all axes
         of the mesh.
       servers: the number of servers, see `relaxjax.parameter_server`.
+      extra_args: arrays (or their shapes and dtypes) and functions that the optimizer's
+        `update` needs beside gradients and params, by name.
 
     Returns:
       `(shards, opt_state)` for `relaxjax.data_parallel`: the tree of params with a
@@ -59,16 +64,17 @@ def init(
     require_transformation("ps.init", "optimizer", optimizer)
     check_servers(_CALLER, servers)
     workers = workers_of(mesh, axis_name, _CALLER)
-    require_agreement(optimizer, params, workers)
-    require_dtypes(params, _CALLER, None)
-    require_elementwise(optimizer, params, _CALLER)
     *_, name = workers.axis_name
     across = workers.mesh.shape[name]
     leaves = len(jax.tree.leaves(params))
-    k = number_of_servers(_CALLER, name, servers, across, leaves)
-    shards = cut(params, workers, k)
-    require_same_by_slice(optimizer, params, of_a_worker(shards), _CALLER)
-    return shards, init_state(optimizer, shards, workers)
+    with giving(extra_args):
+        require_agreement(optimizer, params, workers, extra_args)
+        require_dtypes(params, _CALLER, None)
+        require_elementwise(optimizer, params, _CALLER)
+        k = number_of_servers(_CALLER, name, servers, across, leaves)
+        shards = cut(params, workers, k)
+        require_same_by_slice(optimizer, params, of_a_worker(shards), _CALLER)
+        return shards, init_state(optimizer, shards, workers)
 
 
 def whole(shards: Any) -> Any:

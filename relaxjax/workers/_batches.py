@@ -42,10 +42,27 @@ def place_batch(batch: Any, workers: WorkerMesh) -> Any:
     return structure.unflatten(map(put, leaf_names(batch), leaves))
 
 
+def moved(state: Any, workers: WorkerMesh, error: Exception) -> Any:
+    """State that JAX refused, by its workers: it lay otherwise, such as whole.
+
+    On several processes it stays where it is. What lies right gets the error again.
+    """
+    if workers.processes > 1:
+        raise error
+    on_mesh = isinstance(workers.mesh, Mesh)
+    place = (lambda leaf: _divided(leaf, workers)) if on_mesh else _untyped
+    now = jax.tree.map(place, state)
+    pairs = zip(jax.tree.leaves(now), jax.tree.leaves(state), strict=True)
+    if all(x is was for x, was in pairs):
+        raise error
+    return now
+
+
 def _divided(leaf: Any, workers: WorkerMesh) -> Any:
     """An array that lies on a mesh otherwise, such as whole everywhere, by its rows.
 
-    Typed axes would be at odds with those of the step.
+    Rows are the workers' own, as in worker state, or theirs one after the other. Typed
+    axes would be at odds with those of the step.
     """
     if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array):
         return leaf

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,8 +15,10 @@ from jax.sharding import PartitionSpec as P
 from relaxjax._core._checks import is_any_traced
 from relaxjax._core._extremes import extremes, largest
 from relaxjax._core._tree import is_key, wide
+from relaxjax._core.foreign._switches import unswitched
 from relaxjax._core.foreign._together import meet, processes_of
 from relaxjax._core.layouts._copies import all_copies, copied
+from relaxjax.workers._batches import is_explicit
 from relaxjax.workers._worker_state import require_one_model, require_worker_state
 
 _CALLED = (
@@ -75,6 +78,7 @@ def at_mean(leaves: list[Any]) -> list[jax.Array]:
     return jax.jit(means, out_shardings=lie)(leaves)
 
 
+@unswitched()
 def spread(tree: Any) -> float:
     """Largest absolute difference between two workers, over all elements and leaves.
 
@@ -102,6 +106,7 @@ def spread(tree: Any) -> float:
     return float(np.max(_spreads(leaves, tuple(map(copied, leaves))), initial=0.0))
 
 
+@unswitched()
 def consensus_distance(tree: Any) -> float:
     """How far the models are from their mean: the root mean square over the workers.
 
@@ -131,9 +136,10 @@ def distance_of(leaves: list[jax.Array]) -> jax.Array:
     def square(x):
         y = x.astype(wide(x.dtype))
         y = jnp.where(y == y[:1], 0, y - y[:1])  # equal ones are 0 from their mean
-        return jnp.sum(jnp.abs(y - jnp.mean(y, axis=0)) ** 2) / len(y)
+        return jnp.sum(jnp.abs(y - jnp.mean(y, axis=0, keepdims=True)) ** 2) / len(y)
 
-    return jnp.sqrt(jnp.stack([square(x) for x in leaves]).sum())
+    squares = [_untyped(square, x, P()) for x in leaves]
+    return jnp.sqrt(jnp.stack(squares).sum())
 
 
 def _means(leaves: list[jax.Array]) -> list[jax.Array]:
@@ -146,7 +152,17 @@ def _means(leaves: list[jax.Array]) -> list[jax.Array]:
         mean = y[0] + jnp.mean(y - y[:1], axis=0)
         return jnp.where(jnp.isfinite(mean), mean, jnp.mean(y, axis=0)).astype(x.dtype)
 
-    return [mean(x) for x in leaves]
+    return [_untyped(mean, x, P(*jax.typeof(x).sharding.spec[1:])) for x in leaves]
+
+
+def _untyped(of: Callable[[Any], jax.Array], x: Any, spec: P) -> jax.Array:
+    """`of(x)`, which lies by `spec`: types of Explicit axes refuse a worker's part."""
+    mesh = jax.typeof(x).sharding.mesh
+    if not is_explicit(mesh):
+        return of(x)
+    lies: Any = NamedSharding(mesh, spec)
+    bare: Any = jax.sharding.auto_axes(of, out_sharding=lies)
+    return bare(x)
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -212,7 +228,8 @@ def _without_workers(x: Any) -> NamedSharding | None:
 def _means_apart(leaves: list[Any]) -> list[jax.Array]:
     """The means, with one copy of each, unless axes beside the workers' shard some."""
     shardings = [_without_workers(x) for x in leaves]
-    arrays = jax.jit(_means, out_shardings=shardings)(leaves)
+    with unswitched():
+        arrays = jax.jit(_means, out_shardings=shardings)(leaves)
     if all(x.is_fully_replicated for x in arrays):
         return [x.addressable_data(0) for x in arrays]
     return arrays

@@ -9,6 +9,8 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
+from relaxjax._core.foreign._switches import unswitched
+from relaxjax._core.traced._extra_args import giving
 from relaxjax.workers._emulated_keys import without_equal_keys
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_agreement
@@ -69,12 +71,11 @@ def init(
     require_transformation("init", "tx", tx)
     workers = workers_of(mesh, axis_name, "init")
     require_params("init", params, workers.n)
-    if reduced_in_step:
-        require_agreement(tx, params, workers, extra_args)
-    else:
-        tx = checked(tx, params, workers, extra_args)
-    stacked = to_workers(params, mesh, axis_name=axis_name)
-    return stacked, init_state(tx, stacked, workers)
+    with giving(extra_args), unswitched():
+        look = require_agreement if reduced_in_step else checked
+        tx = look(tx, params, workers, extra_args) or tx
+        stacked = to_workers(params, mesh, axis_name=axis_name)
+        return stacked, init_state(tx, stacked, workers)
 
 
 def checked(

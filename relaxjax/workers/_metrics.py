@@ -50,5 +50,9 @@ def mean_over_workers(metrics: Any) -> Any:
         w = weight.reshape(-1, *[1] * (x.ndim - 1))
         return jnp.sum(jnp.where(w == 0, 0, w * widen(x)), axis=0) / total
 
-    rest = {k: jax.tree.map(weighted, v) for k, v in metrics.items() if k != "weight"}
-    return {**rest, "weight": total}
+    def mean(path, x):  # by the name, or by what it is, in a class of indices alone
+        name = getattr(path[0], "key", getattr(path[0], "name", None))
+        named = name == "weight" if isinstance(name, str) else x is metrics["weight"]
+        return total if named else weighted(x)
+
+    return jax.tree.map_with_path(mean, metrics)

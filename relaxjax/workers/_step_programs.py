@@ -22,6 +22,7 @@ from relaxjax._core._phases import (
 from relaxjax._core.foreign._memory import give_back
 from relaxjax._core.traced._silence import Silence, hearing
 from relaxjax._core.traced._ticks import ticks_often
+from relaxjax.workers._batches import moved
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._step_arguments import (
     checked,
@@ -71,7 +72,10 @@ class StepPrograms:
         else:
             first, self._is_first = self._is_first, False
             self._keys = own_keys(state, self._workers) if first else {}
-            out = self._step_of(state, batch)
+            try:
+                out = self._step_of(state, batch)
+            except ValueError as error:  # JAX refuses some, before it runs anything
+                out = self._step_of(moved(state, self._workers, error), batch)
         while self._found:  # a new program: the first, or that of a phase
             warn_of_step(self._found.pop(), self._keys, self._workers)
             give_back(out)

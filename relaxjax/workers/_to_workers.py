@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._tree import is_key, layout_of
 from relaxjax._core._worker_key import fold_all
+from relaxjax._core.foreign._switches import unswitched
 from relaxjax._core.layouts._sharding import is_masked
 from relaxjax.workers._emulated_keys import without_equal_keys
 from relaxjax.workers._mesh import Emulation, WorkerMesh
@@ -106,7 +107,8 @@ def to_workers(
         stacked = np.broadcast_to(host, (workers.n, *host.shape))
         return put(stacked, workers, _other_spec(leaf, workers))
 
-    copies = jax.tree.map(copy, tree)
+    with unswitched():
+        copies = jax.tree.map(copy, tree)
     if isinstance(workers.mesh, Emulation):
         return without_equal_keys("to_workers", copies)
     return copies

@@ -137,3 +137,19 @@ def test_names_that_hold_each_other_need_like(tmp_path):
         restore_params(tmp_path)
     like = jax.tree.map(lambda x: x[0], params)
     assert set(restore_params(tmp_path, like=like)) == {"enc", "enc/scale"}
+
+
+def test_a_number_among_the_params_is_one_in_like(tmp_path):
+    """`init` takes it, as an array of JAX's own dtype."""
+    params = {"scale": 1.5, "count": 3, "w": np.ones(3, np.float32)}
+    mesh = emulate(2)
+    with Checkpoints(tmp_path, mesh) as saves:
+        saves.save(1, {"params": relaxjax.to_workers(params, mesh)})
+    found = restore_params(tmp_path, like=params)
+    assert jax.tree.map(float, {k: found[k] for k in ("scale", "count")}) == {
+        "scale": 1.5,
+        "count": 3.0,
+    }
+    assert (found["scale"].dtype, found["count"].dtype) == (np.float32, np.int32)
+    with pytest.raises(ValueError, match="'scale' is float32"):
+        restore_params(tmp_path, like={**params, "scale": 2})

@@ -221,7 +221,7 @@ def run(program: Program) -> list[Any]:
         mesh = relaxjax.emulate({"island": 2, "data": 2})
     gathered, own = None, program.place == "local_sgd"
     if program.place.startswith("fsdp"):
-        over = {"over": "data"} if program.place == "fsdp over" else {}
+        over: Any = {"over": "data"} if program.place == "fsdp over" else {}
         gathered, now = (
             fsdp.gathered(loss_of, "data"),
             fsdp.init(tx, first, mesh, **over),

@@ -1,5 +1,7 @@
 """The step wrapper: batches, metrics, state, and how it behaves in a loop."""
 
+import collections
+import collections.abc
 import subprocess
 import sys
 from typing import Any
@@ -10,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax.core import FrozenDict
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -127,6 +130,48 @@ def test_metrics_weighted_by_examples(place):
     )
     assert float(metrics["loss"]) == pytest.approx((1 + 3 + 4) / 3)
     assert float(metrics["weight"]) == 3.0
+
+
+class Named(collections.abc.Mapping[str, Any]):
+    """A mapping of one's own, whose leaves have numbers alone."""
+
+    def __init__(self, **of: Any):
+        self.of = of
+
+    def __getitem__(self, name: str) -> Any:
+        return self.of[name]
+
+    def __iter__(self) -> Any:
+        return iter(self.of)
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+
+jax.tree_util.register_pytree_node(
+    Named,
+    lambda x: ([*x.of.values()], tuple(x.of)),
+    lambda names, leaves: Named(**dict(zip(names, leaves, strict=True))),
+)
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, FrozenDict, Named])
+def test_weighted_metrics_stay_what_they_are(kind):
+    """Another metric may be the weight as well."""
+
+    def step(state, batch):
+        count = batch.sum()
+        more = {} if kind is Named else {"rows": count, "of": {"weight": batch[0]}}
+        return state, kind(**{"loss": batch[0] * 2, **more, "weight": count})
+
+    batch = np.array([1, 3, 5, 3], np.float32)
+    _, metrics = data_parallel(step, emulate(2))(to_workers(0, emulate(2)), batch)
+    assert type(metrics) is kind
+    assert float(metrics["loss"]) == pytest.approx((4 * 2 + 8 * 10) / 12)
+    assert float(metrics["weight"]) == 12
+    if kind is not Named:
+        assert float(metrics["rows"]) == pytest.approx((4 * 4 + 8 * 8) / 12)
+        assert float(metrics["of"]["weight"]) == pytest.approx((4 * 1 + 8 * 5) / 12)
 
 
 def test_donated_state_may_not_be_used_again():

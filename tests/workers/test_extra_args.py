@@ -228,3 +228,55 @@ def test_a_function_of_the_users_own_is_given_as_it_is():
 def test_a_server_refuses_an_optimizer_by_what_it_does_and_not_by_what_it_needs():
     refusal = said(parameter_server(optax.contrib.momo(0.1), "data"))
     assert "update of an element depends on others" in refusal
+
+
+ASKS_AT_ITS_START: dict[str, Any] = {
+    "init": lambda tx, **how: relaxjax.init(tx, PARAMS, MESH, **how),
+    "wire_bytes": lambda tx, **how: relaxjax.wire_bytes(tx, PARAMS, MESH, **how),
+    "wire_bytes of many": lambda tx, **how: relaxjax.wire_bytes(
+        tx, PARAMS, MESH, steps=600, **how
+    ),
+    "explain": lambda tx, **how: relaxjax.explain(tx, PARAMS, MESH, **how),
+}
+
+
+@pytest.mark.parametrize("name", ASKS_AT_ITS_START)
+def test_what_looks_into_its_optimizer_as_it_begins_is_given_them_too(name):
+    """A server makes sure that its optimizer is elementwise."""
+    tx = parameter_server(scaled_by("temperature"), "data")
+    given = {"temperature": jax.ShapeDtypeStruct((), jnp.float32)}
+    ASKS_AT_ITS_START[name](tx, extra_args=given)
+    with pytest.raises(TypeError, match="missing the argument 'temperature'"):
+        ASKS_AT_ITS_START[name](tx)
+    other = parameter_server(optax.chain(all_sorted(), scaled_by("t")), "data")
+    with pytest.raises(ValueError, match="depends on others"):
+        ASKS_AT_ITS_START[name](other, extra_args={"t": jnp.ones(())})
+
+
+def all_sorted() -> Any:
+    """No element's own."""
+    return optax.stateless(lambda u, _: jax.tree.map(jnp.sort, u))
+
+
+def test_a_plan_holds_what_looks_into_its_optimizer():
+    given = {"temperature": jax.ShapeDtypeStruct((), jnp.float32)}
+    tx = parameter_server(scaled_by("temperature"), "data")
+    plan = plan_of(tx, PARAMS, MESH, extra_args=given)
+    assert "could not be traced" not in str(plan)
+
+
+@pytest.mark.parametrize("init", [relaxjax.fsdp.init, relaxjax.ps.init])
+def test_slices_train_by_an_optimizer_that_is_given_something(init):
+    tx = scaled_by("temperature")
+    shards, state = init(tx, PARAMS, MESH, extra_args={"temperature": jnp.ones(())})
+
+    def step(shards, state, x):
+        grads = jax.tree.map(jnp.ones_like, shards)
+        updates, state = tx.update(grads, state, shards, temperature=x.sum())
+        return optax.apply_updates(shards, updates), state, ()
+
+    batch = np.full(len(MESH.axes) * MESH.axes[0][1], 0.25, np.float32)
+    shards, *_ = relaxjax.data_parallel(step, MESH)(shards, state, batch)
+    found = relaxjax.fsdp.whole(shards)
+    for name, x in PARAMS.items():
+        np.testing.assert_allclose(found[name], x - 0.25)

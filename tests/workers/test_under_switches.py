@@ -11,6 +11,7 @@ import optax
 import pytest
 
 import relaxjax
+from relaxjax.checkpoint import Checkpoints, plan_of, resized, restore_params
 from tests import helpers
 from tests.checkpoint import training
 
@@ -64,4 +65,50 @@ def test_no_trace_leaks_of_a_relaxation_in_another_trace(name):
     with jax.checking_leaks():
         found = trained(tx)
     for x, y in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+LOOKING = {
+    **SWITCHES,
+    "transfer guard": lambda: jax.transfer_guard("disallow"),
+    "debug_infs": lambda: jax.debug_infs(True),
+}
+TX: Any = optax.chain(relaxjax.all_reduce("data"), optax.trace(0.9))
+PARAMS = {"w": np.ones((6, 4), np.float32), "b": np.ones(4, np.float32)}
+STATE = relaxjax.to_workers(
+    {"w": jnp.arange(6.0).reshape(2, 3), "h": jnp.ones(4, jnp.bfloat16)}, MESH
+)
+PARTED = {"w": jnp.ones((4, 3)).at[1, 2].set(jnp.nan)}
+LOOKS: dict[str, Callable[[Any], Any]] = {
+    "to_workers": lambda _: relaxjax.to_workers(np.arange(3.0), MESH),
+    "init": lambda _: relaxjax.init(TX, PARAMS, MESH),
+    "consensus": lambda _: relaxjax.consensus(STATE),
+    "consensus of NaN": lambda _: relaxjax.consensus(PARTED),
+    "spread": lambda _: relaxjax.spread(STATE),
+    "spread of NaN": lambda _: relaxjax.spread(PARTED),
+    "consensus_distance": lambda _: relaxjax.consensus_distance(STATE),
+    "replica_difference": lambda _: str(relaxjax.replica_difference(STATE)),
+    "of NaN": lambda _: str(relaxjax.replica_difference(PARTED)),
+    "explain": lambda _: str(relaxjax.explain(TX, PARAMS, MESH)),
+    "wire_bytes": lambda _: relaxjax.wire_bytes(TX, PARAMS, MESH),
+    "plan_of": lambda _: str(plan_of(TX, PARAMS, MESH)),
+    "restore": lambda folder: Checkpoints(folder, MESH, read_only=True).restore(STATE),
+    "restore_params": lambda folder: restore_params(folder, part="w"),
+    "resized": lambda _: resized(STATE, OTHERS)[0],
+}
+OTHERS = relaxjax.to_workers(relaxjax.consensus(STATE), relaxjax.emulate(2))
+
+
+@pytest.mark.few(24)
+@pytest.mark.parametrize("switch", LOOKING)
+@pytest.mark.parametrize("name", LOOKS)
+def test_what_looks_at_a_run_does_not_heed_them(name, switch, tmp_path):
+    """They are for the step: what is placed and compared was asked for."""
+    with Checkpoints(tmp_path, MESH) as saves:
+        saves.save(1, STATE)
+    expected = LOOKS[name](tmp_path)
+    with LOOKING[switch]():
+        found = LOOKS[name](tmp_path)
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    for x, y in pairs:
         np.testing.assert_array_equal(x, y)

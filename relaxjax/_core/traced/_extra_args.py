@@ -13,7 +13,9 @@ Cost: a trace for each argument that is asked for.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -25,6 +27,19 @@ from relaxjax._core.traced._marks import differentiated
 T = TypeVar("T")
 FAILURES = TypeError, ValueError, LookupError, AttributeError, NotImplementedError
 """What a trace may end in, where it lacks an argument or more."""
+
+
+_GIVEN: ContextVar[Mapping[str, Any] | None] = ContextVar("_GIVEN", default=None)
+
+
+@contextmanager
+def giving(given: Mapping[str, Any] | None) -> Iterator[None]:
+    """What is given to a public function, for traces that its own traces make."""
+    token = _GIVEN.set(given)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
 
 
 class ExtraArgs(NamedTuple):
@@ -73,7 +88,7 @@ def with_extra_args(
       TypeError, ValueError, LookupError, AttributeError, NotImplementedError: the last
         of the trace, where it names no argument that is known.
     """
-    extra = extra_args(given)
+    extra = extra_args(_GIVEN.get() if given is None else given)
     while True:
         try:
             return trace(extra)

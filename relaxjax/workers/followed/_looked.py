@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
+from relaxjax._core._jaxprs import CLOSED
 from relaxjax._core.foreign._spans import spans
 from relaxjax._core.traced._asked import heard_updates
 from relaxjax._core.traced._marks import Given, Station
@@ -105,7 +106,7 @@ def _given_alone(program: Any, count: int) -> Any:
     jaxpr = program.jaxpr
     first = len(jaxpr.invars) - count
     constants = [*jaxpr.invars[:first], *jaxpr.constvars]
-    return core.ClosedJaxpr(
+    return CLOSED(
         jaxpr.replace(constvars=constants, invars=jaxpr.invars[first:]),
         [*(x.aval for x in jaxpr.invars[:first]), *program.consts],
     )
