@@ -3,6 +3,7 @@
 So `relaxjax --help` imports neither JAX nor any algorithm.
 """
 
+import os
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -97,5 +98,7 @@ def begin(
 
 def main() -> None:
     """Runs the command line."""
+    if os.environ.get("COLUMNS") == "0":  # a terminal of no known width, as Emacs says
+        del os.environ["COLUMNS"]
     with quiet_pipes():
         app(prog_name="relaxjax")

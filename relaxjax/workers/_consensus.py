@@ -31,7 +31,8 @@ def consensus(tree: Any) -> Any:
     """One model to evaluate or export: the workers' mean. All processes call it.
 
     Floating leaves are averaged (in float32 at least; equal values give exactly that
-    value); all others are worker 0's. Slices of params that lie sharded (`Shard`) are
+    value, but for the sign of a zero, and subnormal ones are 0 where the device flushes
+    them); all others are worker 0's. Slices of params that lie sharded (`Shard`) are
     joined.
 
     Args:
@@ -83,8 +84,9 @@ def spread(tree: Any) -> float:
     """Largest absolute difference between two workers, over all elements and leaves.
 
     It is 0.0 exactly when all workers hold the same values, and NaN where one holds a
-    NaN. Of a leaf that the mesh's other axes do not shard, each device's copy counts.
-    Complex numbers are compared by their real and imaginary parts. Typed PRNG
+    NaN. Devices that flush subnormal numbers take them for 0; `require_replicas`
+    compares bits. Of a leaf that the mesh's other axes do not shard, each device's copy
+    counts. Complex numbers are compared by their real and imaginary parts. Typed PRNG
     keys, which differ on purpose, are left out. Of params that lie sharded (`Shard`),
     workers that hold the same slice are compared.
 
@@ -150,7 +152,8 @@ def _means(leaves: list[jax.Array]) -> list[jax.Array]:
         # Relative to worker 0's value, so that equal values have exactly that mean;
         # not so where the difference is infinite, or that of two infinities.
         mean = y[0] + jnp.mean(y - y[:1], axis=0)
-        return jnp.where(jnp.isfinite(mean), mean, jnp.mean(y, axis=0)).astype(x.dtype)
+        whole = jnp.sum(y / len(y), axis=0)  # a sum of large ones would be infinite
+        return jnp.where(jnp.isfinite(mean), mean, whole).astype(x.dtype)
 
     return [_untyped(mean, x, P(*jax.typeof(x).sharding.spec[1:])) for x in leaves]
 

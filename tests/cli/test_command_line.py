@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import relaxjax
 from relaxjax._names import RELAXATIONS, parse
 from relaxjax.checkpoint import Checkpoints, _lock
-from relaxjax.cli import app
+from relaxjax.cli import _app, app
 from relaxjax.cli._app import COMMANDS, load
 from relaxjax.cli.common._errors import EXIT_CODES
 from relaxjax.cli.common._known import relaxations
@@ -44,6 +44,20 @@ def test_the_table_has_the_first_line_of_each_commands_help():
     for name, summary in COMMANDS.items():
         assert load(name).help.splitlines()[0] == summary
         assert summary in " ".join(invoke(name, "--help").output.split())
+
+
+@pytest.mark.parametrize(("told", "known"), [("0", None), ("72", "72"), (None, None)])
+def test_a_terminal_of_no_columns_has_the_usual_number(told, known, monkeypatch):
+    """Rich would print nothing at all."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if told is not None:
+        monkeypatch.setenv("COLUMNS", told)
+    seen = []
+    monkeypatch.setattr(
+        _app, "app", lambda prog_name: seen.append(os.environ.get("COLUMNS"))
+    )
+    _app.main()
+    assert seen == [known]
 
 
 LISTING = """

@@ -60,6 +60,11 @@ def test_infinities_that_are_equal_stay():
     assert not np.isfinite(consensus_distance(apart[:, :1]))
 
 
+def test_a_mean_of_large_numbers_is_no_infinity():
+    large = np.array([[3e38], [3e38], [3e38], [-3e38]], np.float32)
+    np.testing.assert_allclose(consensus(jnp.asarray(large)), [1.5e38], rtol=1e-6)
+
+
 def test_not_floats_are_worker_zeros():
     out = consensus({"i": jnp.array([3, 4]), "b": jnp.array([True, False])})
     assert int(out["i"]) == 3
