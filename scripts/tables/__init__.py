@@ -62,7 +62,7 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "islands-restarts": islands.restarts,
     "islands-wrong": islands.wrong_member,
     "islands-wrong-merges": islands.other_merges,
-    "later": partial(kept.table, "later"),
+    "later": partial(trained.every_one, "later", "chars"),
     "lost-messages": partial(kept.table, "lost-messages"),
     "low-rank-quality": studies.low_rank,
     "memory": memory.peaks,
