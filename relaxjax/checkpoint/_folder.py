@@ -11,8 +11,9 @@ import operator
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from os.path import isdir
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,10 @@ _HERE = threading.local()
 def begun(folder: Path, save: Future[bool]) -> None:
     """Whoever asks for the steps of the folder, in this process, waits for the save."""
     saves = _UNDER_WAY.setdefault((os.getpid(), folder.resolve()), [])
-    saves[:] = [save, *(other for other in saves if not other.done())]
+    saves.append(save)  # other threads may save there too: each change is one
+    for over in [other for other in saves if other.done()]:
+        with suppress(ValueError):
+            saves.remove(over)
 
 
 def is_writer() -> None:
@@ -70,9 +74,11 @@ def on_disk(folder: Path) -> list[int]:
     return []
 
 
-def steps_seen(folder: Path, processes: int) -> list[int]:
+def steps_seen(
+    folder: Path, processes: int, listed: Callable[[Path], list[int]] = steps_in
+) -> list[int]:
     """The same as process 0 sees them, on all processes, which call it together."""
-    here = steps_in(folder)
+    here = listed(folder)
     if processes == 1:
         return here
     counts = gathered("Checkpoints", np.int32(len(here)))

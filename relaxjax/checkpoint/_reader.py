@@ -13,7 +13,14 @@ import numpy as np
 from relaxjax._core.foreign._folders import local_path
 from relaxjax._core.foreign._together import gathered
 from relaxjax.checkpoint._agreed import together
-from relaxjax.checkpoint._folder import files_of, found, step_of, steps_in, steps_seen
+from relaxjax.checkpoint._folder import (
+    files_of,
+    found,
+    on_disk,
+    step_of,
+    steps_in,
+    steps_seen,
+)
 from relaxjax.checkpoint._saved import Saved
 
 _POLL = 0.2  # seconds between two looks
@@ -107,7 +114,8 @@ class ReadStore:
         """Returns when there is a checkpoint of this step, or a newer one."""
         # Looks are counted, and not seconds: all processes of a reader look together.
         looks = None if timeout is None else math.ceil(timeout / _POLL) + 1
-        while not (steps := self.steps()) or steps[-1] < step:
+        look = partial(steps_seen, self.directory, self._processes, on_disk)
+        while not (steps := look()) or steps[-1] < step:
             looks = None if looks is None else looks - 1
             if looks == 0:
                 raise TimeoutError(

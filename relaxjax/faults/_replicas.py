@@ -27,7 +27,7 @@ from relaxjax._core._extremes import largest
 from relaxjax._core._random import fold, hash_words, key_words
 from relaxjax._core._tree import is_key, leaf_names
 from relaxjax._core.foreign._switches import unswitched
-from relaxjax._core.layouts._copies import all_copies, copied
+from relaxjax._core.layouts._copies import all_copies, copied, untyped
 
 
 class ReplicaDifference(NamedTuple):
@@ -216,7 +216,10 @@ def _together(words: list[jax.Array]) -> jax.Array:
 
 def _apart(lies: Any, x: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Number of elements of a copy that are not the first's; largest difference."""
-    x = all_copies(x, lies)
+    return untyped(lambda x: _compared(x, row), all_copies(x, lies), P(), P())
+
+
+def _compared(x: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
     b = _bits(x)
     other = b != b[:1]
     if b.ndim > x.ndim:  # an element of several words

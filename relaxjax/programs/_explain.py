@@ -189,7 +189,7 @@ def explain(
             for at, kept in sorted(flows.led, reverse=True):
                 if at.side in REDUCERS:
                     rules[at]["behind"] = kept
-        seen_steps, repeats, _ = period_of(tx, params, workers, extra_args, steps)
+        seen_steps, repeats = period_of(tx, params, workers, extra_args, steps)
         sent = [step.sent for step in seen_steps]
         sizes = {step: int(x.max()) for step, x in enumerate(sent) if x.any()}
 

@@ -53,12 +53,10 @@ class Period(NamedTuple):
       steps: what is sent in each of them.
       closed: whether it was seen to begin anew; else `steps` are the first ones of many
         that differ, as those of methods whose rounds grow.
-      begun: the number of steps before it, which may send other bytes.
     """
 
     steps: list[Step]
     closed: bool
-    begun: int = 0
 
 
 def period_of(
@@ -90,8 +88,7 @@ def period_of(
         begun = seen.get(stand, now)
         if begun < now:
             turn = begun + -begun % (now - begun)  # a multiple of the period
-            turned = steps[turn:now] + steps[begun:turn]
-            return Period(_shortest(turned), True, begun)
+            return Period(_shortest(steps[turn:now] + steps[begun:turn]), True)
         latest |= walked.asked
         if walked.phase >= _FEW:
             seen[stand] = now

@@ -3,7 +3,7 @@
 Counters, conditionals and periods are followed by `relaxjax.programs._period`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,9 @@ from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core.foreign._switches import unswitched
 from relaxjax._core.traced._extra_args import giving
 from relaxjax.programs._period import (
-    Step,
     expanded,
     is_by_schedule,
     period_of,
-    repeats,
     walked_steps,
 )
 from relaxjax.workers import WorkerMesh, of_one_worker, workers_of
@@ -76,8 +74,9 @@ def wire_bytes(
         steps, start = (1 if steps is None else steps), start or 0
         require_whole("wire_bytes", "steps", steps)
         require_whole("wire_bytes", "start", start, 0)
-        sent = _between(tx, params, workers, extra_args, start, start + steps)
-        return int(sent.max())
+        every = walked_steps(tx, params, workers, start + steps, extra_args)
+        sent = [step.sent for step in expanded(every)[start:]]
+        return int(np.sum(sent, axis=0).max())
 
 
 def _of_a_mean_step(
@@ -102,30 +101,3 @@ def _of_a_mean_step(
             "a whole period"
         )
     return -(-total // len(sent))
-
-
-def _between(
-    tx: optax.GradientTransformation,
-    params: Any,
-    workers: WorkerMesh,
-    extra_args: Mapping[str, Any] | None,
-    start: int,
-    stop: int,
-) -> np.ndarray:
-    """Bytes of each device in the steps from `start` on, the later ones by a period."""
-    period = None
-    if stop > _FAR and repeats(tx, params, workers):
-        period = period_of(tx, params, workers, extra_args)
-    walked = min(period.begun, stop) if period and period.closed else stop
-    first = expanded(walked_steps(tx, params, workers, walked, extra_args))[start:]
-    sent = _total(first)
-    if period is None or walked == stop:
-        return sent
-    begin, each = max(start, walked), len(period.steps)
-    turn = [period.steps[(begin + i) % each] for i in range(each)]
-    turns, rest = divmod(stop - begin, each)
-    return sent + turns * _total(turn) + _total(turn[:rest])
-
-
-def _total(steps: Iterable[Step]) -> np.ndarray:
-    return sum((step.sent for step in steps), np.zeros((), np.int64))

@@ -1,5 +1,6 @@
 """A batch on the mesh: its rows are divided among the workers, wherever they lie."""
 
+import re
 from typing import Any
 
 import jax
@@ -11,6 +12,12 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._tree import dtype_and_shape, leaf_names
 from relaxjax.workers._mesh import WorkerMesh
+
+_REFUSED = re.compile(
+    "incompatible devices|lower jaxpr with verifier errors"
+    "|inconsistent axis specs|Length of sharding.spec|^Sharding spec .* implies"
+)
+"""What JAX 0.10 to 0.12 say of arrays that lie otherwise, before a program runs."""
 
 
 def place_batch(batch: Any, workers: WorkerMesh) -> Any:
@@ -42,20 +49,17 @@ def place_batch(batch: Any, workers: WorkerMesh) -> Any:
     return structure.unflatten(map(put, leaf_names(batch), leaves))
 
 
-def moved(state: Any, workers: WorkerMesh, error: Exception) -> Any:
-    """State that JAX refused, by its workers: it lay otherwise, such as whole.
+def moved(state: Any, workers: WorkerMesh, error: ValueError) -> Any:
+    """State that JAX refused for where it lies, moved to its workers.
 
-    On several processes it stays where it is. What lies right gets the error again.
+    On several processes it stays where it is. Any other error is raised again: a step
+    may have begun to run, and is never run twice.
     """
-    if workers.processes > 1:
+    if workers.processes > 1 or not _REFUSED.search(str(error)):
         raise error
     on_mesh = isinstance(workers.mesh, Mesh)
     place = (lambda leaf: _divided(leaf, workers)) if on_mesh else _untyped
-    now = jax.tree.map(place, state)
-    pairs = zip(jax.tree.leaves(now), jax.tree.leaves(state), strict=True)
-    if all(x is was for x, was in pairs):
-        raise error
-    return now
+    return jax.tree.map(place, state)
 
 
 def _divided(leaf: Any, workers: WorkerMesh) -> Any:

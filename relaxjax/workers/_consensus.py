@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,8 +16,7 @@ from relaxjax._core._extremes import extremes, largest
 from relaxjax._core._tree import is_key, wide
 from relaxjax._core.foreign._switches import unswitched
 from relaxjax._core.foreign._together import meet, processes_of
-from relaxjax._core.layouts._copies import all_copies, copied
-from relaxjax.workers._batches import is_explicit
+from relaxjax._core.layouts._copies import all_copies, copied, untyped
 from relaxjax.workers._worker_state import require_one_model, require_worker_state
 
 _CALLED = (
@@ -140,7 +138,7 @@ def distance_of(leaves: list[jax.Array]) -> jax.Array:
         y = jnp.where(y == y[:1], 0, y - y[:1])  # equal ones are 0 from their mean
         return jnp.sum(jnp.abs(y - jnp.mean(y, axis=0, keepdims=True)) ** 2) / len(y)
 
-    squares = [_untyped(square, x, P()) for x in leaves]
+    squares = [untyped(square, x, P()) for x in leaves]
     return jnp.sqrt(jnp.stack(squares).sum())
 
 
@@ -155,17 +153,7 @@ def _means(leaves: list[jax.Array]) -> list[jax.Array]:
         whole = jnp.sum(y / len(y), axis=0)  # a sum of large ones would be infinite
         return jnp.where(jnp.isfinite(mean), mean, whole).astype(x.dtype)
 
-    return [_untyped(mean, x, P(*jax.typeof(x).sharding.spec[1:])) for x in leaves]
-
-
-def _untyped(of: Callable[[Any], jax.Array], x: Any, spec: P) -> jax.Array:
-    """`of(x)`, which lies by `spec`: types of Explicit axes refuse a worker's part."""
-    mesh = jax.typeof(x).sharding.mesh
-    if not is_explicit(mesh):
-        return of(x)
-    lies: Any = NamedSharding(mesh, spec)
-    bare: Any = jax.sharding.auto_axes(of, out_sharding=lies)
-    return bare(x)
+    return [untyped(mean, x, P(*jax.typeof(x).sharding.spec[1:])) for x in leaves]
 
 
 @functools.partial(jax.jit, static_argnums=1)

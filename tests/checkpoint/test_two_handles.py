@@ -4,6 +4,7 @@ The first one is forgotten, and its last save is still being written.
 """
 
 import os
+import threading
 import time
 from concurrent.futures import Future
 
@@ -69,6 +70,28 @@ def test_a_reader_of_the_process_sees_it_too(slow, tmp_path):
     with Checkpoints(tmp_path, MESH, read_only=True) as reader:
         assert reader.restore(state())[0] == 3
     writer.close()
+
+
+def test_a_reader_that_waits_for_a_step_waits_no_longer_than_it_says(
+    tmp_path, monkeypatch
+):
+    goes_on, whole = threading.Event(), _manager.write
+
+    def held(*args):
+        assert goes_on.wait(60)
+        whole(*args)
+
+    monkeypatch.setattr(_manager, "write", held)
+    with Checkpoints(tmp_path, MESH) as writer:
+        assert writer.save(1, state(1))
+        with (
+            Checkpoints(tmp_path, MESH, read_only=True) as reader,
+            pytest.raises(TimeoutError, match="no checkpoint of step 2"),
+        ):
+            reader.wait(2, timeout=0.2)
+        assert not goes_on.is_set()
+        goes_on.set()
+    assert checkpoint.latest(tmp_path) == 1
 
 
 def test_a_fork_does_not_wait_for_the_saves_of_its_parent(tmp_path, monkeypatch):

@@ -28,6 +28,7 @@ LIES: dict[str, Any] = {
     "on another device": jax.devices()[2],
 }
 TX: Any = optax.chain(all_reduce("data"), optax.sgd(0.1))
+TX_ADAM: Any = optax.chain(all_reduce("data"), optax.adam(1.0))
 PARAMS = {"w": jnp.arange(24.0).reshape(6, 4)}
 BATCH = np.arange(48, dtype=np.float32).reshape(8, 6) / 50
 
@@ -96,5 +97,45 @@ def test_a_mean_and_distances_are_the_same(how, mesh, lies):
     apart = np.ptp(rows["w"].astype(np.float64), axis=0).max()
     assert relaxjax.spread({"w": state["w"]}) == pytest.approx(apart, rel=1e-6)
     squares = ((rows["w"] - rows["w"].mean(0)) ** 2).sum() / 4
+    difference = relaxjax.replica_difference({"w": state["w"]})
+    assert difference == relaxjax.replica_difference({"w": rows["w"]})
+    assert difference is not None
+    assert (difference.worker, difference.elements) == (1, 24)
     found = relaxjax.consensus_distance(state)
     assert found == pytest.approx(np.sqrt(squares), rel=1e-5)
+
+
+@pytest.mark.parametrize("donate", [False, True])
+def test_an_error_while_a_step_runs_is_the_users_and_it_runs_once(donate):
+    """On an axis of one worker, where the state's leaves may lie as if whole."""
+    mesh, called = jax.make_mesh((1,), ("data",)), []
+
+    def looked(_):
+        called.append(1)
+        if len(called) == 3:
+            raise ValueError("a bad batch")
+        return np.float32(1)
+
+    def step(p, s, x):
+        one = jax.pure_callback(looked, jax.ShapeDtypeStruct((), jnp.float32), x.sum())
+        u, s = TX_ADAM.update({"w": jnp.full(3, one)}, s, p)
+        return optax.apply_updates(p, u), s, {}
+
+    p, s = relaxjax.init(TX_ADAM, {"w": jnp.zeros(3)}, mesh)
+    train = relaxjax.data_parallel(step, mesh, donate=donate)
+    batch = np.ones((8, 2), np.float32)
+    for _ in range(2):
+        p, s, _ = train(p, s, batch)
+        jax.block_until_ready(p)
+    with pytest.raises(Exception, match="a bad batch"):
+        jax.block_until_ready(train(p, s, batch))
+    assert len(called) == 3
+
+
+@pytest.mark.parametrize("lies", ["whole", "on the first device"])
+@pytest.mark.parametrize("mesh", ["explicit", "auto"])
+def test_a_tree_of_one_device_is_refused_wherever_it_lies(mesh, lies):
+    train = relaxjax.data_parallel(lambda s, x: (s, {}), MESHES[mesh])
+    for leaf in (jnp.ones(()), jnp.ones((6, 4))):
+        with pytest.raises(ValueError, match="without a leading axis of 4 workers"):
+            train(moved({"n": leaf}, lies, MESHES[mesh]), BATCH)

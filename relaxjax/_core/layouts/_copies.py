@@ -5,10 +5,11 @@ which JAX reads one. Where they differ, what comes out of a program depends on t
 that is read.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax.sharding import NamedSharding
+from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import axes_of
@@ -38,6 +39,20 @@ def all_copies(x: jax.Array, sharding: NamedSharding | None) -> jax.Array:
         out_specs=P(over, *rest),
         check_vma=False,
     )(x)
+
+
+def untyped(of: Callable[[Any], Any], x: Any, *specs: P) -> Any:
+    """`of(x)`, whose results lie by `specs`.
+
+    On Explicit axes types would refuse a worker's part.
+    """
+    mesh = jax.typeof(x).sharding.mesh
+    if AxisType.Explicit not in (mesh.axis_types or ()):
+        return of(x)
+    lie: Any = [NamedSharding(mesh, spec) for spec in specs]
+    lie = lie[0] if len(lie) == 1 else tuple(lie)
+    bare: Any = jax.sharding.auto_axes(of, out_sharding=lie)
+    return bare(x)
 
 
 def _spare_axes(sharding: NamedSharding) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import typer
 
@@ -87,7 +87,8 @@ def quiet_pipes() -> Iterator[None]:
             raise
         where = "" if error.filename is None else f" {error.filename}"
         _drop_output()
-        typer.echo(f"relaxjax: cannot write{where}: {error.strerror}", err=True)
+        with suppress(OSError):
+            typer.echo(f"relaxjax: cannot write{where}: {error.strerror}", err=True)
         raise SystemExit(UNWRITTEN) from None
 
 
