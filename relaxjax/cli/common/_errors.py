@@ -89,6 +89,7 @@ def quiet_pipes() -> Iterator[None]:
         _drop_output()
         with suppress(OSError):
             typer.echo(f"relaxjax: cannot write{where}: {error.strerror}", err=True)
+        _drop_output()  # stderr's as well, or Python ends with a status of its own
         raise SystemExit(UNWRITTEN) from None
 
 
