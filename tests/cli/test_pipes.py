@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+ENVIRONMENT.pop("PYTHONUNBUFFERED", None)  # with it nothing is left at the end
 LONGEST = 120  # seconds; a hang ends there
 SCRIPT = """
 import os, pathlib, time

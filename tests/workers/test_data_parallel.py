@@ -156,8 +156,9 @@ jax.tree_util.register_pytree_node(
 
 
 @pytest.mark.parametrize("kind", [dict, collections.OrderedDict, FrozenDict, Named])
-def test_weighted_metrics_stay_what_they_are(kind):
-    """Another metric may be the weight as well."""
+@pytest.mark.parametrize("jitted", [True, False])
+def test_weighted_metrics_stay_what_they_are(jitted, kind):
+    """Another metric may be the weight as well, under disable_jit the same array."""
 
     def step(state, batch):
         count = batch.sum()
@@ -165,7 +166,9 @@ def test_weighted_metrics_stay_what_they_are(kind):
         return state, kind(**{"loss": batch[0] * 2, **more, "weight": count})
 
     batch = np.array([1, 3, 5, 3], np.float32)
-    _, metrics = data_parallel(step, emulate(2))(to_workers(0, emulate(2)), batch)
+    state = to_workers(0, emulate(2))
+    with jax.disable_jit(not jitted):
+        _, metrics = data_parallel(step, emulate(2))(state, batch)
     assert type(metrics) is kind
     assert float(metrics["loss"]) == pytest.approx((4 * 2 + 8 * 10) / 12)
     assert float(metrics["weight"]) == 12
