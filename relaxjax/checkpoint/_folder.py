@@ -10,10 +10,7 @@ of the branch, as a shorter run would.
 import operator
 import os
 import re
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
-from contextlib import suppress
 from os.path import isdir
 from pathlib import Path
 from typing import Any
@@ -22,36 +19,12 @@ import jax
 import numpy as np
 
 from relaxjax._core.foreign._together import gathered
+from relaxjax.checkpoint._under_way import settle
 from relaxjax.workers import broadcast_from_first_process
 
 ITEM = "state"
 _FORGOTTEN = "forgotten"
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")  # as `str` writes it
-
-
-_UNDER_WAY: dict[tuple[int, Path], list[Future[bool]]] = {}
-"""Saves by this process (a fork has none of them), by the folder."""
-_HERE = threading.local()
-
-
-def begun(folder: Path, save: Future[bool]) -> None:
-    """Whoever asks for the steps of the folder, in this process, waits for the save."""
-    saves = _UNDER_WAY.setdefault((os.getpid(), folder.resolve()), [])
-    saves.append(save)  # other threads may save there too: each change is one
-    for over in [other for other in saves if other.done()]:
-        with suppress(ValueError):
-            saves.remove(over)
-
-
-def is_writer() -> None:
-    """This thread saves, and waits for no save."""
-    _HERE.writes = True
-
-
-def settle(folder: Path) -> None:
-    """Waits for saves of this process, through whichever `Checkpoints`."""
-    if not getattr(_HERE, "writes", False):
-        wait(_UNDER_WAY.get((os.getpid(), folder.resolve()), []))
 
 
 def steps_in(folder: Path) -> list[int]:

@@ -25,17 +25,10 @@ import numpy as np
 
 from relaxjax._core.foreign._together import gathered
 from relaxjax.checkpoint._files import file_of, write
-from relaxjax.checkpoint._folder import (
-    ITEM,
-    begun,
-    is_writer,
-    move_aside,
-    on_disk,
-    settle,
-    steps_seen,
-)
+from relaxjax.checkpoint._folder import ITEM, move_aside, on_disk, steps_seen
 from relaxjax.checkpoint._lock import WriterLock
 from relaxjax.checkpoint._snapshot import Snapshot
+from relaxjax.checkpoint._under_way import begun, is_writer, settle
 
 _POLL = 0.05  # seconds between two looks for others' files
 _PATIENCE = 30.0  # of all of them; then `Store.wait` finds out

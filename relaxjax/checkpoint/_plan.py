@@ -11,7 +11,6 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._phases import clocks_of, set_phases
-from relaxjax._core.foreign._switches import unswitched
 from relaxjax._core.traced._extra_args import giving
 from relaxjax.checkpoint._saved import Saved
 from relaxjax.checkpoint._tree import is_array, named
@@ -65,7 +64,7 @@ def plan_of(
       "{'data': 4}"
     """
     workers = workers_of(mesh, axis_name, "plan_of")
-    with giving(extra_args), unswitched():
+    with giving(extra_args):
         return describe(tx, params, workers, extra_args)
 
 

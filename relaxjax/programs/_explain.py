@@ -24,7 +24,6 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._phases import clocks_of
 from relaxjax._core.foreign._html import paragraphs
-from relaxjax._core.foreign._switches import unswitched
 from relaxjax._core.traced._extra_args import giving
 from relaxjax._core.traced._marks import REDUCERS
 from relaxjax.periods import is_scheduled
@@ -178,7 +177,7 @@ def explain(
     require_whole("explain", "steps", steps)
     workers = workers_of(mesh, axis_name, "explain")
     params = of_one_worker("explain", params, workers.n)
-    with giving(extra_args), unswitched():
+    with giving(extra_args):
         seen = traced(tx, params, workers, extra_args)
         flows, state = seen.flows, seen.state
         stations = sorted(flows.stations, key=lambda x: x.number) if flows else []

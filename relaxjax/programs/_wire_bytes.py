@@ -11,7 +11,6 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
-from relaxjax._core.foreign._switches import unswitched
 from relaxjax._core.traced._extra_args import giving
 from relaxjax.programs._period import (
     expanded,
@@ -68,7 +67,7 @@ def wire_bytes(
     require_transformation("wire_bytes", "tx", tx)
     workers = workers_of(mesh, axis_name, "wire_bytes")
     params = of_one_worker("wire_bytes", params, workers.n)
-    with giving(extra_args), unswitched():
+    with giving(extra_args):
         if steps is None and start is None:
             return _of_a_mean_step(tx, params, workers, extra_args)
         steps, start = (1 if steps is None else steps), start or 0

@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._tree import dtype_and_shape, leaf_names
+from relaxjax._core.layouts._copies import is_explicit
 from relaxjax.workers._mesh import WorkerMesh
 
 _REFUSED = re.compile(
@@ -170,8 +171,3 @@ def mesh_of(leaf: Any) -> Mesh | None:
     lies = None if isinstance(leaf, Tracer) else getattr(leaf, "sharding", None)
     mesh = lies.mesh if isinstance(lies, NamedSharding) else None
     return mesh if isinstance(mesh, Mesh) else None
-
-
-def is_explicit(mesh: Any) -> bool:
-    """Whether an axis of a mesh is part of the arrays' types."""
-    return AxisType.Explicit in (mesh.axis_types or ())

@@ -9,7 +9,6 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
-from relaxjax._core.foreign._switches import unswitched
 from relaxjax._core.traced._extra_args import giving
 from relaxjax.workers._emulated_keys import without_equal_keys
 from relaxjax.workers._mesh import Emulation, WorkerMesh
@@ -71,7 +70,7 @@ def init(
     require_transformation("init", "tx", tx)
     workers = workers_of(mesh, axis_name, "init")
     require_params("init", params, workers.n)
-    with giving(extra_args), unswitched():
+    with giving(extra_args):
         look = require_agreement if reduced_in_step else checked
         tx = look(tx, params, workers, extra_args) or tx
         stacked = to_workers(params, mesh, axis_name=axis_name)

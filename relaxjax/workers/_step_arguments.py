@@ -10,7 +10,8 @@ from jax.sharding import Mesh
 from relaxjax._core._arrays import difference, require_arrays
 from relaxjax._core._phases import clocks_of, ticking
 from relaxjax._core._tree import key_path, layout_of, leaf_names
-from relaxjax.workers._batches import is_explicit, mesh_of
+from relaxjax._core.layouts._copies import is_explicit
+from relaxjax.workers._batches import mesh_of
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._metrics import require_numbers
 

@@ -1,8 +1,6 @@
 """Ranks that are decided while training, beside fixed ones."""
 
-from typing import Any
-
-from scripts.tables.rows import heads, result, row
+from scripts.tables.rows import heads, result, row, within
 
 NAMES = {
     "power_sgd rank=1": "rank 1",
@@ -23,8 +21,8 @@ def ranks() -> list[str]:
         one = found[name]
         bits = sum(one["bits"]) / len(one["bits"])
         changes = " to ".join(str(n) for n in sorted({*_ends(one["changes"])}) if n)
-        over = "" if name == "power_sgd rank=2" else _within(one["over"])
-        line = "" if "rank=" in name and "by" not in name else _within(one["line"])
+        over = "" if name == "power_sgd rank=2" else within(one["over"], 2)
+        line = "" if "rank=" in name and "by" not in name else within(one["line"], 2)
         cells = [f"{one['bytes a step']:,}", changes, f"{bits:.3f}", over, line]
         lines.append(row(shown, cells))
     return lines
@@ -32,7 +30,3 @@ def ranks() -> list[str]:
 
 def _ends(changes: list[int]) -> tuple[int, int]:
     return min(changes), max(changes)
-
-
-def _within(points: list[Any]) -> str:
-    return "{:+.2f} [{:+.2f}, {:+.2f}]".format(*points)

@@ -7,7 +7,7 @@ as many digits behind the point as `digits` says.
 
 from typing import Any
 
-from scripts.tables.rows import heads, result, row
+from scripts.tables.rows import heads, result, row, within
 
 
 def table(name: str) -> list[str]:
@@ -27,7 +27,7 @@ def _cell(cell: Any, digits: int) -> str:
     if isinstance(cell, list) and len(cell) > 2:
         value, (worse, low, high) = cell[:-3], cell[-3:]
         point = 2 if value else digits
-        shown = f"{worse:+.{point}f} [{low:+.{point}f}, {high:+.{point}f}]"
+        shown = within((worse, low, high), point)
         return f"{value[0]:.{digits}f} ({shown})" if value else shown
     if isinstance(cell, list):
         return ", ".join(_cell(x, digits) for x in cell)

@@ -24,6 +24,7 @@ def row(first: str, rest: Iterable[str]) -> str:
     return f"| {first} | {' | '.join(rest)} |"
 
 
-def within(points: list[float]) -> str:
+def within(points: Iterable[float], digits: int = 1) -> str:
     """A difference with its interval."""
-    return "{:+.1f} [{:+.1f}, {:+.1f}]".format(*points)
+    difference, low, high = (f"{x:+.{digits}f}" for x in points)
+    return f"{difference} [{low}, {high}]"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scripts.tables.rows import heads, result, row
+from scripts.tables.rows import heads, result, row, within
 
 MEAN = " outer_learning_rate=1 outer_momentum=0"
 TASKS = {"digits": "digits", "chars": "characters"}
@@ -49,4 +49,4 @@ def _lossy(found: Any, task: str) -> list[Any]:
 
 
 def _percent(each: Any) -> str:
-    return "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * x + 0.0 for x in each["worse"]))
+    return within(100 * x + 0.0 for x in each["worse"])

@@ -2,7 +2,7 @@
 
 import re
 
-from scripts.tables.rows import heads, result, row
+from scripts.tables.rows import heads, result, row, within
 
 NAMES = {
     "gossip, torus": "`gossip`, torus 4 x 4",
@@ -25,7 +25,7 @@ def points() -> list[str]:
             lines.append(row(f"{shown}, accuracy", [rate, *accuracies]))
             continue
         bold = "**" if kept[-1]["corrected"] else ""
-        cells = ["{:+.2f} [{:+.2f}, {:+.2f}]".format(*x["points"]) for x in kept]
+        cells = [within(x["points"], 2) for x in kept]
         lines.append(row(f"{bold}{shown}{bold}", [rate, *cells]))
     return lines
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from relaxjax import checkpoint, emulate, to_workers
-from relaxjax.checkpoint import Checkpoints, _folder, _lock, _manager
+from relaxjax.checkpoint import Checkpoints, _lock, _manager, _under_way
 
 MESH = emulate(2)
 
@@ -96,10 +96,15 @@ def test_a_reader_that_waits_for_a_step_waits_no_longer_than_it_says(
 
 def test_a_fork_does_not_wait_for_the_saves_of_its_parent(tmp_path, monkeypatch):
     """Their thread is not in it."""
-    _folder.begun(tmp_path, Future())
+    save: Future[bool] = Future()
+    _under_way.begun(tmp_path, save)
     mine = os.getpid()
-    monkeypatch.setattr(_folder.os, "getpid", lambda: mine + 1)
+    monkeypatch.setattr(_under_way.os, "getpid", lambda: mine + 1)
+    ends = threading.Timer(20, save.set_result, [True])
+    ends.start()
     assert checkpoint.latest(tmp_path) is None
+    assert not save.done()
+    ends.cancel()
 
 
 @pytest.mark.parametrize("told", [1, None], ids=["later", "never"])

@@ -82,6 +82,10 @@ PARTED = {"w": jnp.ones((4, 3)).at[1, 2].set(jnp.nan)}
 LOOKS: dict[str, Callable[[Any], Any]] = {
     "to_workers": lambda _: relaxjax.to_workers(np.arange(3.0), MESH),
     "init": lambda _: relaxjax.init(TX, PARAMS, MESH),
+    "fsdp.init": lambda _: relaxjax.fsdp.init(optax.sgd(0.1), PARAMS, MESH)[0],
+    "ps.init": lambda _: relaxjax.ps.init(optax.sgd(0.1), PARAMS, MESH)[0],
+    "fsdp.whole": lambda _: relaxjax.fsdp.whole(SHARDS),
+    "advance_phases": lambda _: relaxjax.advance_phases(PHASES),
     "consensus": lambda _: relaxjax.consensus(STATE),
     "consensus of NaN": lambda _: relaxjax.consensus(PARTED),
     "spread": lambda _: relaxjax.spread(STATE),
@@ -96,6 +100,9 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
     "restore_params": lambda folder: restore_params(folder, part="w"),
     "resized": lambda _: resized(STATE, OTHERS)[0],
 }
+SHARDS = relaxjax.fsdp.init(optax.sgd(0.1), PARAMS, MESH)[0]
+LATE: Any = optax.chain(relaxjax.power_sgd("data", start_after=9), optax.sgd(0.1))
+PHASES = relaxjax.init(LATE, PARAMS, MESH)[1]
 OTHERS = relaxjax.to_workers(relaxjax.consensus(STATE), relaxjax.emulate(2))
 
 

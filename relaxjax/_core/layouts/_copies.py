@@ -41,13 +41,18 @@ def all_copies(x: jax.Array, sharding: NamedSharding | None) -> jax.Array:
     )(x)
 
 
+def is_explicit(mesh: Any) -> bool:
+    """Whether an axis of a mesh is part of the arrays' types."""
+    return AxisType.Explicit in (mesh.axis_types or ())
+
+
 def untyped(of: Callable[[Any], Any], x: Any, *specs: P) -> Any:
     """`of(x)`, whose results lie by `specs`.
 
     On Explicit axes types would refuse a worker's part.
     """
     mesh = jax.typeof(x).sharding.mesh
-    if AxisType.Explicit not in (mesh.axis_types or ()):
+    if not is_explicit(mesh):
         return of(x)
     lie: Any = [NamedSharding(mesh, spec) for spec in specs]
     lie = lie[0] if len(lie) == 1 else tuple(lie)

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from relaxjax._core.foreign._switches import unswitched
 from relaxjax._core.traced._marks import differentiated
 
 T = TypeVar("T")
@@ -34,10 +35,14 @@ _GIVEN: ContextVar[Mapping[str, Any] | None] = ContextVar("_GIVEN", default=None
 
 @contextmanager
 def giving(given: Mapping[str, Any] | None) -> Iterator[None]:
-    """What is given to a public function, for traces that its own traces make."""
+    """What is given to a public function, for traces that its own traces make.
+
+    That function looks at a transformation, and heeds no switch for debugging.
+    """
     token = _GIVEN.set(given)
     try:
-        yield
+        with unswitched():
+            yield
     finally:
         _GIVEN.reset(token)
 
