@@ -41,6 +41,7 @@ BENCHMARKS = {
     "rules": "training.rules:rules",
     "decided": "training.decided:decided",
     "remembered": "training.remembered:remembered",
+    "codes-of-weights": "training.weights:codes_of_weights",
     "split-quality": "training.split_quality:split_quality",
     "evidence": "training.study:evidence",
     "published": "planning.published:published",

@@ -11,21 +11,13 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import relaxjax
-from relaxjax import compression, emulate, fsdp
+from benchmarks.training import weights
+from relaxjax import fsdp
 from relaxjax.tasks import chars
 from tests.fsdp.forms import first_state, step_of
 from tests.helpers import assert_close, mesh_of
 
 ROWS = 16
-FOUR = compression.quantize(4, block_size=2048)
-CODES = {
-    "plain": {},
-    "W8 G4": {
-        "weights": compression.quantize(8, block_size=2048),
-        "gradients": compression.quantize(4),
-    },
-    "differences in 4": {"weights": FOUR, "difference": True},
-}
 
 
 @functools.cache
@@ -33,9 +25,9 @@ def task_of(seed: int):
     return chars(seed, width=32, layers=12)
 
 
-def sharded(task, mesh, steps, tx, **choices):
+def sharded(task, mesh, steps, tx):
     """The model after some steps, and the losses."""
-    loss = fsdp.gathered(task.loss, "data", **choices)
+    loss = fsdp.gathered(task.loss, "data")
     state = first_state(tx, loss, task.params, mesh)
     step = relaxjax.data_parallel(step_of(tx, loss), mesh)
     losses = []
@@ -89,12 +81,8 @@ def test_without_codes_it_is_stock_fsdp():
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_codes_cost_about_a_percent_of_the_loss(seed):
     """After 600 steps; seeds scatter by a quarter of a percent."""
-    task = task_of(seed)
-    tx = optax.adamw(optax.warmup_cosine_decay_schedule(0, 3e-3, 50, 600))
-    found = {}
-    for name, choices in CODES.items():
-        model, _ = sharded(task, emulate(8), 600, tx, **choices)
-        found[name] = float(task.metric(model))
-    print(seed, {k: round(x, 4) for k, x in found.items()})
-    assert found["W8 G4"] <= 1.0125 * found["plain"]
-    assert found["differences in 4"] <= 1.0025 * found["plain"]
+    found = {name: weights.trained(name, seed, 600) for name in weights.CODES}
+    plain = found.pop(weights.PLAIN)
+    over = {name: bits / plain for name, bits in found.items()}
+    assert over["weights in 8 bits, gradients in 4"] <= 1.0125
+    assert over["differences in 4 bits"] <= 1.0025
