@@ -16,7 +16,8 @@ one that it predicts to be the fastest:
 
     regret   = measured seconds of the choice / least measured seconds
 
-Beside it: always the plain all-reduce, and always what sends least.
+and once more with the halves exchanged. Beside it: always the plain all-reduce, and
+always what sends least.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,7 @@ from relaxjax.schedule import Link
 
 TARGET_MEAN, TARGET_WORST = 1.03, 1.10
 PLAIN = "all_reduce"
+COLUMNS = "choice", "best", "regret", "plain", "least"
 _BUCKET = 8 * 2**20
 
 
@@ -160,21 +162,32 @@ def regret(
 ) -> Result:
     """The planner's choice between real hosts, over the best that was measured."""
     with user_errors():
-        fitted, rest = split(cells(folders, without or ()))
+        halves = split(cells(folders, without or ()))
+    ways = [way(*halves), way(*reversed(halves))]
+    conditions = run.conditions(folders=[*map(str, folders)], without=without or [])
+    columns = ("model", ("Mbit/s", "rate"), *COLUMNS)
+    tables, notes = [], []
+    for each in ways:
+        title = "Fitted to " + ", ".join(each["fitted"])
+        tables.append(Table.of(f"{title}: those", each["seen"], *columns))
+        tables.append(Table.of(f"{title}: others", each["unseen"], *columns))
+        notes += [f"{title}: {half} {found}" for half, found in each["summary"].items()]
+    return run.finish(
+        {"conditions": conditions, "ways": ways}, tables=tables, notes=notes
+    )
+
+
+def way(fitted: Sequence[Cell], rest: Sequence[Cell]) -> dict[str, Any]:
+    """What is chosen where half of the cells is fitted to."""
     known = fit(fitted)
     seen, unseen = ([chosen(cell, known) for cell in half] for half in (fitted, rest))
-    summary = {"seen": _summary(seen), "unseen": _summary(unseen)}
-    conditions = run.conditions(folders=[*map(str, folders)], without=without or [])
-    result = {"conditions": conditions, "fit": known._asdict(), "seen": seen}
-    columns = ("model", ("Mbit/s", "rate"), *list(seen[0])[2:7])
-    return run.finish(
-        result | {"unseen": unseen, "summary": summary},
-        tables=[
-            Table.of("Cells that were fitted to", seen, *columns),
-            Table.of("Others", unseen, *columns),
-        ],
-        notes=[f"{half} {numbers}" for half, numbers in summary.items()],
-    )
+    return {
+        "fitted": list(dict.fromkeys(cell.name for cell in fitted)),
+        "fit": known._asdict(),
+        "seen": seen,
+        "unseen": unseen,
+        "summary": {"seen": _summary(seen), "unseen": _summary(unseen)},
+    }
 
 
 def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -38,6 +38,19 @@ def every_one(name: str, task: str) -> list[str]:
     return lines
 
 
+def weights() -> list[str]:
+    """Bits per character of sharded weights in codes, by seed."""
+    first, *rest = result("codes-of-weights")["rows"]
+    seeds = [f"seed {seed}" for seed in range(len(first["bits"]))]
+    lines = heads("", seeds)
+    lines.append(row(first["codes"], [f"{bits:.4f}" for bits in first["bits"]]))
+    for each in rest:
+        both = zip(each["bits"], each["worse, %"], strict=True)
+        cells = [f"{bits:.4f} ({worse + 0.0:+.2f} %)" for bits, worse in both]
+        lines.append(row(each["codes"], cells))
+    return lines
+
+
 def _named(each: Any) -> str:
     """Its spelling; a plain mean without the outer rates that say so."""
     return f"`{each['name'].removesuffix(MEAN)}`"

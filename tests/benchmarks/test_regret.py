@@ -37,13 +37,15 @@ def measured(folder, width: int, rates=(20.0, 50.0, 200.0, 1000.0)) -> str:
 def test_what_follows_the_rule_is_found(tmp_path):
     folders = [measured(tmp_path / str(w), w) for w in (16, 32)]
     found = regret.regret(folders=folders, out=str(tmp_path))
-    assert len(found["seen"]) == len(found["unseen"]) == 4
-    assert {row["model"] for row in found["unseen"]} == {"1 layers of 32"}
-    assert found["summary"]["unseen"]["regret_worst"] == pytest.approx(1.0)
-    assert found["summary"]["unseen"]["error"] < 1e-3
-    assert found["summary"]["unseen"]["plain_worst"] > 1.1
-    assert found["fit"]["share"] == pytest.approx(1.1, rel=1e-3)
-    assert found["fit"]["copy"] == pytest.approx(4e-9, rel=1e-2)
+    for way, other in zip(found["ways"], (32, 16), strict=True):
+        assert len(way["seen"]) == len(way["unseen"]) == 4
+        assert {row["model"] for row in way["unseen"]} == {f"1 layers of {other}"}
+        summary = way["summary"]["unseen"]
+        assert summary["regret_worst"] == pytest.approx(1.0)
+        assert summary["error"] < 1e-3
+        assert summary["plain_worst"] > 1.1
+        assert way["fit"]["share"] == pytest.approx(1.1, rel=1e-3)
+        assert way["fit"]["copy"] == pytest.approx(4e-9, rel=1e-2)
     assert (tmp_path / "regret.json").exists()
 
 
