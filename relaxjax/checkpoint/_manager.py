@@ -77,7 +77,7 @@ class Store:
         if self._first and not lock.shared:  # or they may be of a save under way
             for path in directory.iterdir():
                 if _LEFT.match(path.name):
-                    shutil.rmtree(path, ignore_errors=True)
+                    _remove(path)
 
     def steps(self) -> list[int]:
         """Steps that have a checkpoint, rising, as the first process sees them."""
@@ -135,7 +135,7 @@ class Store:
         if failed:
             self.at = self._before
             if self._first:
-                shutil.rmtree(save.folder, ignore_errors=True)
+                _remove(save.folder)
             what = f"step {save.step} in {self.directory}"
             alone = len(self._processes) == 1
             raise _named(error, failed, alone, what) from error
@@ -193,7 +193,13 @@ class Store:
             aside = self.directory / f"{old}.relaxjax-tmp-{self._name}-old"
             with suppress(OSError):  # or after the next save
                 os.rename(self.directory / str(old), aside)
-                shutil.rmtree(aside, ignore_errors=True)
+                _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    """A folder with what it has, as far as can be; of a link, the link alone."""
+    with suppress(OSError):
+        path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
 
 
 def _write(folder: Path, snapshot: Snapshot, metadata: Mapping[str, Any]) -> None:

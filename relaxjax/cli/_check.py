@@ -4,6 +4,7 @@ Parsing and printing only; the work is done in `relaxjax.check`.
 """
 
 import json
+import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.resources import files
@@ -122,7 +123,7 @@ def _write_skeleton(skeleton: Skeleton, file: Path | None) -> None:
     path = file or Path(f"my_{skeleton}.py")
     with user_errors():
         write_new(path, text)
-    typer.echo(f"wrote {path}; next: relaxjax check {path}")
+    typer.echo(f"wrote {path}; next: {shlex.join(['relaxjax', 'check', str(path)])}")
 
 
 def _save(report: dict[str, Any], out: Path) -> None:

@@ -116,9 +116,8 @@ def _write_skeleton(path: Path) -> None:
     text = files("relaxjax.compare.skeletons").joinpath("task.py").read_text()
     with user_errors():
         write_new(path, text)
-    typer.echo(
-        f"{path} is written; relaxjax compare {path} --relaxation all_reduce ..."
-    )
+    command = shlex.join(["relaxjax", "compare", str(path)])
+    typer.echo(f"{path} is written; {command} --relaxation all_reduce ...")
 
 
 def _tuned(texts: list[str]) -> tuple[int, dict[str, list[float]]]:

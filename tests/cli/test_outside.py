@@ -1,6 +1,7 @@
 """What a command is given from outside: names too long, files that end it."""
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,16 @@ def test_names_that_no_file_can_have(name, tmp_path, monkeypatch):
     said = refused(*NAMES[name])
     assert len(said) > 20
     assert os.listdir() == ["script.py"]
+
+
+@pytest.mark.parametrize("first", [["compare"], ["check"]])
+def test_a_command_that_is_shown_can_be_pasted(first, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kind = ["--skeleton", "compressor"] if first == ["check"] else ["--skeleton"]
+    result = CliRunner().invoke(app, [*first, *kind, "my file.py"])
+    assert result.exit_code == 0
+    words = shlex.split(result.output.partition("relaxjax ")[2])
+    assert words[:2] == [*first, "my file.py"]
 
 
 @pytest.mark.parametrize("when", ENDS)
