@@ -143,7 +143,7 @@ RECENT = Table(
     budgets={8: 0.01, 32: 0.01, 100: 0.01, 400: 0.02},
 )
 METHODS = Table(
-    TASKS,
+    {"digits": digits, "chars": small_chars},
     {
         "momentum": (
             "power_sgd rank=8",

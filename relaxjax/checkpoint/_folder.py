@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from relaxjax._core.foreign._together import gathered
+from relaxjax.checkpoint._files import INDEX
 from relaxjax.checkpoint._under_way import settle
 from relaxjax.workers import broadcast_from_first_process
 
@@ -71,6 +72,11 @@ def _numbers_in(folder: Path) -> list[int]:
 def files_of(folder: Path, step: int) -> Path:
     """The folder with the files of a checkpoint."""
     return folder / str(step) / ITEM
+
+
+def is_own(folder: Path, step: int) -> bool:
+    """Whether relaxjax wrote what has this number, and not another library."""
+    return (files_of(folder, step) / INDEX).exists()
 
 
 def step_of(caller: str, step: Any) -> int:

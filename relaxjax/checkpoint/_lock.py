@@ -28,6 +28,7 @@ except ImportError:  # not on Windows
 
 NAME = "writer.lock"
 _OWNER = {"host": str, "pid": int, "since": float}
+_HELD: weakref.WeakSet[IO[str]] = weakref.WeakSet()
 _POLL, _TRIES = 0.01, 50  # seconds, and times that a lock without an owner is tried
 
 
@@ -50,6 +51,7 @@ class WriterLock:
         if jax.process_index() == processes[0]:
             file, other = _taken(self._path)
             if file:  # let go of at the end of the program too
+                _HELD.add(file)
                 end = weakref.finalize(self, _let_go, file, self._path, os.getpid())
                 self._let_go = end
             self.shared = other is not None and _is_me(other)
@@ -68,6 +70,16 @@ class WriterLock:
     def release(self) -> None:
         """Lets others write; again, and nothing happens."""
         self._let_go()
+
+
+def _drop_in_a_fork() -> None:
+    """A fork has no part in the lock, which would live on with it."""
+    for file in list(_HELD):
+        file.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_in_a_fork)
 
 
 def _let_go(file: IO[str], path: Path, pid: int) -> None:

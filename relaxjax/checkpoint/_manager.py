@@ -25,7 +25,7 @@ import numpy as np
 
 from relaxjax._core.foreign._together import gathered
 from relaxjax.checkpoint._files import file_of, write
-from relaxjax.checkpoint._folder import ITEM, move_aside, on_disk, steps_seen
+from relaxjax.checkpoint._folder import ITEM, is_own, move_aside, on_disk, steps_seen
 from relaxjax.checkpoint._lock import WriterLock
 from relaxjax.checkpoint._snapshot import Snapshot
 from relaxjax.checkpoint._under_way import begun, is_writer, settle
@@ -188,7 +188,8 @@ class Store:
 
     def _rename(self, step: int, folder: Path) -> None:
         os.rename(folder, self.directory / str(step))
-        for old in on_disk(self.directory)[: -self._keep] if self._keep else ():
+        own = [x for x in on_disk(self.directory) if is_own(self.directory, x)]
+        for old in own[: -self._keep] if self._keep else ():
             # Whole or not there. This process alone does it: it counts no save.
             aside = self.directory / f"{old}.relaxjax-tmp-{self._name}-old"
             with suppress(OSError):  # or after the next save

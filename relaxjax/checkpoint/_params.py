@@ -81,7 +81,8 @@ def _models(saved: Saved, part: str) -> dict[str, np.ndarray]:
                 rows = slices[node].joined(rows)
                 rows = rows.reshape(*rows.shape[:-1], *slices[node].shape)
             own = (node or name).removeprefix(part).removeprefix("/")
-            models[own] = np.asarray(consensus(rows))
+            with jax.enable_x64(True):  # a double stays one, whoever reads it
+                models[own] = np.asarray(consensus(rows))
     return models
 
 

@@ -11,13 +11,22 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._phases import clocks_of, set_phases
+from relaxjax._core.traced._digests import without_addresses
 from relaxjax._core.traced._extra_args import giving
 from relaxjax.checkpoint._saved import Saved
 from relaxjax.checkpoint._tree import is_array, named
-from relaxjax.workers import UNSEEN, describe, workers_of
+from relaxjax.workers import (
+    DIGESTS,
+    MESH,
+    TREE,
+    UNSEEN,
+    VERSIONS,
+    bare_text,
+    describe,
+    workers_of,
+)
 
 _VERSION = "the version of "
-_MESH = "the mesh"
 ON_ANY_MESH = "the task and what it imports (digest on any mesh)"
 _UNSEEN = (
     "restore: the update of the transformation could not be traced, so that nobody can "
@@ -25,6 +34,8 @@ _UNSEEN = (
     "to update, as in extra_args={'name': jax.ShapeDtypeStruct((), jnp.float32)}"
 )
 _STRUCTURE = "what the states hold beside arrays (digest)"
+_PROGRAMS = DIGESTS | {ON_ANY_MESH, _STRUCTURE}
+"""Lines of ours; a user's own are compared, whatever they are called."""
 
 
 def plan_of(
@@ -74,15 +85,18 @@ def require_same_run(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
     The program is compared where versions and mesh are the same, as it depends on them;
     that of the task, where versions are.
     """
-    around = {k for k in {**saved, **now} if k.startswith(_VERSION) or k == _MESH}
+    around = {line for line in {**saved, **now} if line in VERSIONS or line == MESH}
     other = {k for k in around if saved.get(k) != now.get(k)}
     for line, was in saved.items():
-        matter = other - {_MESH} if line == ON_ANY_MESH else other
-        if line in around or ("digest" in line and matter):
+        matter = other - {MESH} if line == ON_ANY_MESH else other
+        if line in around or (line in _PROGRAMS and matter):
             continue
         if was == UNSEEN == now.get(line):
             warnings.warn(_UNSEEN, stacklevel=3)
-        if (is_now := now.get(line, was)) != was:
+        is_now = now.get(line, was)
+        if line == TREE:  # where an older version has put down addresses
+            was, is_now = bare_text(was), bare_text(is_now)
+        if is_now != was:
             raise ValueError(
                 f"restore: the checkpoint is of another run: {line} was {was} and is "
                 f"{is_now}. Restore it with the relaxation, the model and the options "
@@ -114,7 +128,7 @@ def require_same_tree(saved: Saved, like: Any) -> None:
 def structure_of(state: Any) -> dict[str, str]:
     """A digest of the classes of states, and of what they hold beside arrays."""
     counted = set_phases(state, [0 for _ in clocks_of(state)])
-    text = re.sub(r"0x[0-9a-f]+", "", str(jax.tree.structure(counted)))
+    text = without_addresses(str(jax.tree.structure(counted)))
     hosted = r"(Clock\[\(\([^)]*\), \d+), (?:True|False)\)"
     text = re.sub(hosted, r"\1)", text)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

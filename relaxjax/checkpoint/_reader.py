@@ -113,11 +113,11 @@ class ReadStore:
     def wait_for(self, step: int, timeout: float | None) -> None:
         """Returns when there is a checkpoint of this step, or a newer one."""
         # Looks are counted, and not seconds: all processes of a reader look together.
-        looks = None if timeout is None else math.ceil(timeout / _POLL) + 1
+        looks = _looks(timeout)
         look = partial(steps_seen, self.directory, self._processes, on_disk)
         while not (steps := look()) or steps[-1] < step:
             looks = None if looks is None else looks - 1
-            if looks == 0:
+            if looks is not None and looks <= 0:
                 raise TimeoutError(
                     f"wait: no checkpoint of step {step} came to {self.directory} in "
                     f"{timeout:g} s, only {steps or 'none'}; is the run that writes "
@@ -133,3 +133,15 @@ class ReadStore:
 
     def close(self, *, together: bool = True) -> None:
         """Nothing is open."""
+
+
+def _looks(timeout: float | None) -> float | None:
+    """How often to look in these seconds, once at least; None: until it is there."""
+    if timeout is None:
+        return None
+    if math.isnan(timeout):
+        raise ValueError(
+            f"wait: timeout={timeout!r} must be a number of seconds, or None to wait "
+            "as long as it takes"
+        )
+    return None if timeout == math.inf else math.ceil(max(timeout, 0) / _POLL) + 1

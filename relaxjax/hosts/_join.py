@@ -190,7 +190,7 @@ def _at_the_end(hosts: Hosts) -> Callable[[], None]:
 
     def leave() -> None:
         ended.set()
-        lost = "diagnosis" in store.read(WATCH)
+        lost = any(key.endswith("/diagnosis") for key in store.read(WATCH))
         waiting.join(_LINGER_LOST if lost else _LINGER)
         jax.distributed.shutdown()
 

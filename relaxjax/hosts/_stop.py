@@ -20,7 +20,7 @@ class Stop:
     """One process's part in the agreement."""
 
     def __init__(self, hosts: Hosts):
-        self._hosts = hosts
+        self._hosts, self.under = hosts, WATCH
         self._changed = threading.Condition()
         self._asked: str | None = None
         self._waits = False
@@ -52,15 +52,15 @@ class Stop:
             return self.stopped
 
     def agree(self, texts: Mapping[str, str]) -> None:
-        """Takes part, given all that is under `WATCH`; called again and again."""
+        """Takes part, given all that its watch has; called again and again."""
         store, mine = self._hosts.board, self._hosts.process_id
         if self._asked and "asked" not in texts:
-            store.put_if_absent(f"{WATCH}/asked", self._asked)
+            store.put_if_absent(f"{self.under}/asked", self._asked)
         if "asked" not in texts or self._target is not None:
             return
         with self._changed:
             self._waits = True
-        store.put(f"{WATCH}/at/{mine}", str(self.step))
+        store.put(f"{self.under}/at/{mine}", str(self.step))
         begun = [_begun(texts, i) for i in range(len(self._hosts.members))]
         known = [step for step in begun if step is not None]
         if len(known) == len(begun):

@@ -97,6 +97,7 @@ class Watch:
             for number in _SIGNALS:
                 self._handlers[number] = signal.signal(number, self._hear)
         self._posted, self._number = time.monotonic(), next(_ENTERED)
+        self._stop.under = f"{WATCH}/{self._number}"
         self._talking = threading.Thread(target=self._talk, daemon=True)
         self._talking.start()
         threading.Thread(target=self._guard, daemon=True).start()
@@ -160,11 +161,16 @@ class Watch:
         self._hosts.board.put(f"{WATCH}/sign/{self._hosts.process_id}", text)
 
     def _of_this_watch(self, texts: dict[str, str]) -> dict[str, str]:
-        """What was read, without signs of watches before.
+        """What was read of this watch, and who is in a later one: it has left this one.
 
-        Who is in a later one has left this one.
+        Another watch's question, answers and diagnosis are not this one's.
         """
-        found = dict(texts)
+        own = f"{self._number}/"
+        found = {
+            key.removeprefix(own): text
+            for key, text in texts.items()
+            if key.startswith((own, "sign/"))
+        }
         for key in (key for key in texts if key.startswith("sign/")):
             sign, _, number = texts[key].rpartition(" ")
             found[key] = sign
@@ -176,7 +182,7 @@ class Watch:
 
     def _adopt(self, diagnosis: str) -> None:
         """Posts a diagnosis, or adopts the one that was posted first."""
-        self._diagnosis, key = diagnosis, f"{WATCH}/diagnosis"
+        self._diagnosis, key = diagnosis, f"{self._stop.under}/diagnosis"
         with suppress(Exception):
             self._diagnosis = self._hosts.board.put_if_absent(key, diagnosis)
         self._diagnosed.set()

@@ -270,4 +270,6 @@ def _sizes(state: Any) -> dict[str, float]:
         if hasattr(part, "_fields"):
             leaves = jax.tree.leaves(part)
             sizes[type(part).__name__] += sum(x.size * x.dtype.itemsize for x in leaves)
+        else:
+            sizes["other"] += part.size * part.dtype.itemsize
     return {name: size / 1e6 for name, size in sizes.most_common() if size}

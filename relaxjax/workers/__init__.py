@@ -21,8 +21,8 @@ __getattr__, __dir__, __all__ = door(
         "followed._synchronized": "require_synchronized",
         "_to_workers": "workers_of",
         "followed._traced": "traced tracing",
-        "_startup_agreement": "UNSEEN describe require_agreement "
-        "require_equal_processes versions",
+        "_startup_agreement": "DIGESTS MESH TREE UNSEEN VERSIONS bare_text describe "
+        "require_agreement require_equal_processes versions",
         "_worker_axis": "put",
     },
 )

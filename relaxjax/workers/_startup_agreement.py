@@ -36,7 +36,12 @@ from jax.sharding import Mesh
 from relaxjax._core._tree import is_key, layout_of, leaf_names
 from relaxjax._core.foreign._job import COUNT, TOKEN
 from relaxjax._core.foreign._together import texts_of_all
-from relaxjax._core.traced._digests import arrays_digest, arrays_of, text_digest
+from relaxjax._core.traced._digests import (
+    arrays_digest,
+    arrays_of,
+    text_digest,
+    without_addresses,
+)
 from relaxjax._core.traced._extra_args import ExtraArgs, with_extra_args
 from relaxjax.workers._batches import described, is_own_rows
 from relaxjax.workers._mesh import WorkerMesh
@@ -45,6 +50,9 @@ from relaxjax.workers._processes import holders_of
 _CONFIGURATION = "the configuration of the transformation (digest of its program)"
 _UPDATE = "the update of the transformation (digest of its program)"
 UNSEEN = "could not be traced"
+TREE = "the tree structure"
+MESH = "the mesh"
+_ARRAYS = "the arrays of the transformation (digest)"
 _START = "Start every process with the same script, configuration, data and versions"
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
 
@@ -182,12 +190,27 @@ def describe(
     """What this process is about to run, as names and values."""
     leaves = layout_of(params).leaves
     return {
-        **{f"the version of {name}": text for name, text in versions().items()},
-        "the mesh": str(dict(workers.mesh.shape)),
+        **{version_line(name): text for name, text in versions().items()},
+        MESH: str(dict(workers.mesh.shape)),
         **{f"leaf {name!r}": spelling for name, spelling in leaves.items()},
-        "the tree structure": str(jax.tree.structure(params)),
+        TREE: bare_text(str(jax.tree.structure(params))),
         **_digests(tx, params, workers, extra_args),
     }
+
+
+def version_line(package: str) -> str:
+    """The name of the line that has a version."""
+    return f"the version of {package}"
+
+
+VERSIONS = frozenset(map(version_line, ("python", *_PACKAGES)))
+DIGESTS = frozenset((_CONFIGURATION, _UPDATE, _ARRAYS))
+"""Names of lines that `describe` writes."""
+
+
+def bare_text(text: str) -> str:
+    """A structure's text on one line, without addresses, which each process has own."""
+    return " ".join(without_addresses(text).split())
 
 
 def versions() -> dict[str, str]:
@@ -233,5 +256,5 @@ def _digests(
     elif names:
         lines[_UPDATE] = f"{text_digest(program)} with {', '.join(names)}"
     if program and (arrays := list(arrays_of(program))):
-        lines["the arrays of the transformation (digest)"] = arrays_digest(arrays)
+        lines[_ARRAYS] = arrays_digest(arrays)
     return lines

@@ -41,7 +41,29 @@ def test_who_stops_when_asked_has_not_failed(asked):
 
     with pytest.raises(KeyError):
         out()
-    assert ("diagnosis" in team.board.read(WATCH)) == (not asked)
+    keys = [key.rpartition("/")[2] for key in team.board.read(WATCH)]
+    assert ("diagnosis" in keys) == (not asked)
+
+
+def test_a_later_watch_is_not_asked_what_another_one_was():
+    """As where a notebook's cell runs again, or training has a second part."""
+    team = hosts.join()
+
+    def stopped_at(interrupt: int | None) -> int:
+        with hosts.Watch(team, interval=0.01) as watch:
+            for step in range(20):
+                if watch.stops_before(step):
+                    return step
+                if step == interrupt:
+                    os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.02)
+        return 20
+
+    assert stopped_at(2) < 20
+    assert [stopped_at(None), stopped_at(None)] == [20, 20]
+    with pytest.raises(KeyError), hosts.Watch(team, interval=0.01):
+        raise KeyError  # its diagnosis is its own
+    assert stopped_at(None) == 20
 
 
 def test_who_has_left_stays_away(monkeypatch):
@@ -70,8 +92,9 @@ def test_signs_of_another_watch_in_the_program():
     with hosts.Watch(hosts.join()) as another:
         assert another._number == number + 1
     signs = {f"sign/{i}": f"17 9 on {number - 1 + i}" for i in range(3)}
-    texts = {**signs, "diagnosis": "process 1 is lost", "at/1": "7"}
-    found = mine._of_this_watch(texts)
+    own = {f"{number}/diagnosis": "process 1 is lost", f"{number}/at/1": "7"}
+    others = {f"{number - 1}/asked": "Ctrl-C", f"{number + 1}/at/0": "3"}
+    found = mine._of_this_watch({**signs, **own, **others})
     kept = {"sign/1": "17 9 on", "sign/2": "17 -1 done"}
     assert found == {**kept, "diagnosis": "process 1 is lost", "at/1": "7"}
 
@@ -161,7 +184,8 @@ def test_an_error_of_ones_own_stays_itself_and_is_posted():
 
     with pytest.raises(KeyError, match="x"):
         fail()
-    assert "has failed: KeyError: 'x'" in team.board.read("watch")["diagnosis"]
+    (said,) = (x for k, x in team.board.read(WATCH).items() if "diagnosis" in k)
+    assert "has failed: KeyError: 'x'" in said
 
 
 def test_patience():

@@ -21,7 +21,12 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 def text_of(program: Program) -> str:
     """A program without the addresses of what it refers to."""
-    return _ADDRESS.sub("", str(program))
+    return without_addresses(str(program))
+
+
+def without_addresses(text: str) -> str:
+    """A text without places in memory, which differ between processes."""
+    return _ADDRESS.sub("", text)
 
 
 def text_digest(program: Program) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import optax
 from jax.sharding import Mesh
 
 from relaxjax._core.traced._digests import arrays_of, bytes_of, text_of
@@ -51,6 +52,18 @@ def task_digest(task: Task, rows: int) -> str:
     for leaf in jax.tree.leaves((model, batch)):
         digest.update(bytes_of(leaf))
     return digest.hexdigest()
+
+
+def optimizer_of(task: Task) -> dict[str, str]:
+    """A digest of the task's own optimizer, if it has one, at a rate of one."""
+    if task.optimizer is None:
+        return {}
+    tx = task.optimizer(optax.constant_schedule(1.0))
+
+    def both(params: Any) -> Any:
+        return tx.update(params, tx.init(params), params)
+
+    return {"optimizer": program_digest(both, task.params)}
 
 
 def start(tx: Any, task: Task, mesh: Mesh | Emulation) -> list[Any]:

@@ -25,6 +25,7 @@ from relaxjax.schedule import Link
 from relaxjax.tasks import Task, optimizer_of, train_step_of
 from relaxjax.workers import emulate, workers_of
 
+STATED = "stated"
 MEASURED = "measured: the median step of one worker's share of a batch, on this machine"
 GBPS = (0.02, 0.1, 0.5, 1.0, 5.0, 25.0, 100.0)
 LATENCY_MS = (0.01, 0.1, 1.0, 10.0, 50.0)

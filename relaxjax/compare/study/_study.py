@@ -30,7 +30,13 @@ from relaxjax.compare.study._asked import NETWORKS, Settings, require_buildable
 from relaxjax.compare.study._methods import Method, Planned, as_decided, methods
 from relaxjax.compare.study._one_run import Shape, trained
 from relaxjax.compare.study._progress import Progress, shown_here
-from relaxjax.compare.study._seconds import MEASURED, Seconds, compute_seconds, link_of
+from relaxjax.compare.study._seconds import (
+    MEASURED,
+    STATED,
+    Seconds,
+    compute_seconds,
+    link_of,
+)
 from relaxjax.compare.study._seeds_at_once import Programs, group_of
 from relaxjax.compare.study._study_file import described, runs_of_all, study_there
 from relaxjax.tasks import TASKS, Task, load, task_of
@@ -213,6 +219,7 @@ class Study:
             "task": self._digest,
             "program": self._program,
             "data": self._task(0).data.sha256,
+            **identity.optimizer_of(self._task(0)),
             **self.shape.sizes,
             "code": _records.code_digest(),
             "jax": jax.__version__,
@@ -246,8 +253,10 @@ class Study:
         """
         before = study_there(folder, self._asked)
         task, settings = self._task(0), self.settings
-        compute = before.get("compute_seconds") or settings.compute
-        compute = compute or compute_seconds(task, self.shape)
+        kept = before.get("compute_seconds"), before.get("compute_source")
+        compute, source = (settings.compute, STATED) if settings.compute else kept
+        if not compute:
+            compute, source = compute_seconds(task, self.shape), MEASURED
         settled = [as_decided(method, known) for method in self.methods]
         seconds = Seconds(settled, task, self.shape, compute)
         said = {
@@ -259,7 +268,7 @@ class Study:
             **described(settings, self.shape),
             **seconds.record(self.links),
             "compute_seconds": compute,
-            "compute_source": "stated" if settings.compute else MEASURED,
+            "compute_source": source,
             "conditions": conditions(),
             "command": command or before.get("command", ""),
         }

@@ -68,7 +68,7 @@ def supervise(
     own = {**os.environ, **(environment or {})}.get(STARTED, "")
     require_free(store, [members.check_name(name) for name in names], say, own)
     mortal = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-    env = {**os.environ, **(environment or {}), CARRIER: carrier}
+    env = {**os.environ, **(environment or {}), CARRIER: store.carrier}
     env |= huge_pages(env)
     command = [*mortal, *(waiting(command) if spares else command)]
     places = [Place(name, command, env, spares) for name in names]

@@ -265,7 +265,7 @@ def test_runs_of_functions_are_known_again():
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
-    "what", ["own", "of a rate", "start", "loss", "metric", "data"]
+    "what", ["own", "of a rate", "start", "loss", "metric", "data", "optimizer"]
 )
 def test_what_has_no_name_makes_other_runs(what):
     """A number in a transformation, a model that is imported, the data."""
@@ -284,6 +284,8 @@ def test_what_has_no_name_makes_other_runs(what):
                 metric=lambda w, rows: shift * jnp.mean((rows @ w - 1) ** 2),
                 train=first, test=first, steps=4, batch_size=4,
                 data=tasks.Data(bytes=1, sha256="said"),
+                optimizer=lambda rate: optax.sgd(rate, changed.get("optimizer", 0.0)),
+                learning_rate=0.1,
             )  # fmt: skip
 
         factor = changed.get("of a rate", 1.0)
@@ -298,6 +300,23 @@ def test_what_has_no_name_makes_other_runs(what):
     one, again, other = (keys_of(made(n)) for n in (0.25, 0.25, 0.75))
     assert one == again
     assert one != other
+
+
+def test_seconds_that_are_stated_take_the_place_of_others(tmp_path):
+    """And those that are there stay, with their source, where none are stated."""
+
+    def told(seconds: float | None) -> tuple[float, str]:
+        compare.Study(
+            quadratic, ["all_reduce"], seeds=1, tune=1, workers=2, compute=seconds
+        ).run(tmp_path)
+        said = json.loads((tmp_path / "study.json").read_text())
+        return said["compute_seconds"], said["compute_source"].partition(":")[0]
+
+    first = told(None)
+    assert first[1] == "measured"
+    assert told(None) == first
+    assert told(0.5) == (0.5, "stated")
+    assert told(None) == (0.5, "stated")
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from relaxjax.islands import Folder
+from relaxjax.islands.carriers._open import CARRIER
 from relaxjax.islands.common import _members as members
 from relaxjax.islands.common._names import STARTED
 from relaxjax.islands.started._members_of import drawn, mark_left, require_free
@@ -95,6 +96,16 @@ def test_only_an_island_that_nobody_else_has_is_started_again(store, others, cap
         assert (status, said.count("given up")) == (1, 1)
         assert len(left(store)) == 1
         assert members.newest(store) == {"a": 5}
+
+
+def test_a_program_that_goes_elsewhere_finds_its_run(tmp_path, monkeypatch):
+    """Hydra gives each job a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    told = tmp_path / "told"
+    script = f"import os; open({str(told)!r}, 'w').write(os.environ[{CARRIER!r}])"
+    command = [sys.executable, "-c", script]
+    assert supervise(command, ["a"], "folder:runs/x") == 0
+    assert told.read_text() == f"folder:{tmp_path / 'runs' / 'x'}"
 
 
 FINAL = {
