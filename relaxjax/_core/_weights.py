@@ -59,7 +59,7 @@ def factor(weight: jax.Array | float, axis_name: AxisName, op: str) -> jax.Array
         )
     if op == "mean":
         return _relative(weight, axis_name, "all_reduce: weight")
-    return _checked(weight, "all_reduce: weight")
+    return checked_weight(weight, "all_reduce: weight")
 
 
 def weigh(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -105,18 +105,19 @@ def unless_nobody(weight: Any, axis_name: AxisName, new: Any, old: Any) -> Any:
     """`new`, or `old` in a step in which every worker's weight is zero."""
     if weight is None:
         return new
-    total = lax.psum(_checked(weight, "weight"), axis_name)
+    total = lax.psum(checked_weight(weight, "weight"), axis_name)
     return jax.tree.map(lambda x, y: jnp.where(total == 0, y, x), new, old)
 
 
 def _relative(weight: jax.Array | float, axis_name: AxisName, what: str) -> jax.Array:
     """This worker's weight over the mean of all weights; 0 if all are 0."""
-    w, n = _checked(weight, what), axis_size(axis_name, what)
+    w, n = checked_weight(weight, what), axis_size(axis_name, what)
     total = lax.psum(w, axis_name)
     return n * w / jnp.where(total == 0, 1, total)  # exactly 1 where all are equal
 
 
-def _checked(weight: jax.Array | float, what: str) -> jax.Array:
+def checked_weight(weight: jax.Array | float, what: str) -> jax.Array:
+    """A scalar, wide; NaN in place of a number below 0, which is no weight."""
     w = jnp.asarray(weight, float)
     if w.shape:
         raise ValueError(

@@ -15,7 +15,7 @@ from typing import Any
 
 from relaxjax._core._checks import check_type
 from relaxjax._core.foreign._folders import local_path
-from relaxjax._core.foreign._json import SMALL, read_json
+from relaxjax._core.foreign._json import SMALL, number, read_json
 from relaxjax._core.foreign._ranges import WORKERS
 from relaxjax._core.foreign._types import wrong
 from relaxjax.schedule import Link
@@ -135,7 +135,7 @@ class Network:
 
     def save(self, path: str | Path) -> None:
         """Writes the network to a JSON file."""
-        text = json.dumps(asdict(self), indent=1) + "\n"
+        text = json.dumps(asdict(self), indent=1, default=number) + "\n"
         local_path("save", "path", path).write_text(text)
 
     @classmethod
@@ -150,7 +150,7 @@ class Network:
         """
         path = local_path("load", "path", path)
         try:
-            values = read_json(path, SMALL)
+            values = read_json(path, SMALL, finite=False)  # a link may be endless
         except (OSError, ValueError) as error:
             raise ValueError(f"{path} cannot be read as a network: {error}") from error
         try:

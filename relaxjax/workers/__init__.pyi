@@ -21,7 +21,12 @@ from relaxjax.workers._processes import (
 )
 from relaxjax.workers._processes import on_host as on_host
 from relaxjax.workers._scan_layers import scan_layers as scan_layers
+from relaxjax.workers._startup_agreement import DIGESTS as DIGESTS
+from relaxjax.workers._startup_agreement import MESH as MESH
+from relaxjax.workers._startup_agreement import TREE as TREE
 from relaxjax.workers._startup_agreement import UNSEEN as UNSEEN
+from relaxjax.workers._startup_agreement import VERSIONS as VERSIONS
+from relaxjax.workers._startup_agreement import bare_text as bare_text
 from relaxjax.workers._startup_agreement import describe as describe
 from relaxjax.workers._startup_agreement import require_agreement as require_agreement
 from relaxjax.workers._startup_agreement import (

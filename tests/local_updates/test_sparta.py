@@ -179,3 +179,19 @@ def test_narrow_leaves_and_those_without_elements():
 def test_refuses_numbers_that_cannot_be(knobs, message):
     with pytest.raises(ValueError, match=message):
         sparta("data", **knobs)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("factor", [np.complex64(1j), np.float64(1e200)])
+def test_wider_numbers_are_averaged_whole(factor):
+    """Both parts of complex ones, and doubles beyond what float32 holds."""
+    with jax.enable_x64(True):
+        tx: Any = sparta("data", 1.0)
+        x = np.array([[1, 3e-3], [3, 1e-3]], factor.dtype) * factor
+
+        def one(x: Any) -> Any:
+            return tx.update(jnp.zeros_like(x), tx.init(x), x)[0]
+
+        moved = x + jax.vmap(one, axis_name="data")(jnp.asarray(x))
+        np.testing.assert_allclose(moved, [x.mean(0)] * 2, rtol=1e-6)
+        assert np.isfinite(moved).all()

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from relaxjax import plan
@@ -17,6 +18,13 @@ def test_saved_and_loaded(tmp_path):
         codec={"quantize8": 2e9, "": 1e9},
         overlap=False,
     )
+    network.save(tmp_path / "network.json")
+    assert plan.Network.load(tmp_path / "network.json") == network
+
+
+def test_numbers_of_numpy_and_an_endless_rate_are_kept(tmp_path):
+    link = Link(np.float32(2**-10), np.float64(2**30))
+    network = plan.Network(workers=2, link=link, inside=Link(0.0, np.inf))
     network.save(tmp_path / "network.json")
     assert plan.Network.load(tmp_path / "network.json") == network
 

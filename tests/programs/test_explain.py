@@ -109,9 +109,12 @@ def test_a_mean_of_few_bytes_is_not_rounded_to_a_whole_one():
 def test_state_of_any_form_is_counted():
     """Of a transformation by hand: a dict of buffers, and one array."""
     buffers = {"sum": jnp.zeros(1000), "square": jnp.zeros(500)}
-    own = optax.GradientTransformation(
-        lambda params: (buffers, jnp.zeros(10)), lambda g, s, p=None: (g, s)
-    )
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        del params
+        return updates, state
+
+    own = optax.GradientTransformation(lambda params: (buffers, jnp.zeros(10)), update)
     tx = optax.chain(all_reduce("data"), own, ADAM)
     found = explain(tx, PARAMS, MESH)
     assert found.state_mb["other"] == pytest.approx(4 * 1510 / 1e6)

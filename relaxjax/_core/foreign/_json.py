@@ -30,6 +30,23 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1 as int8
 _REST = bytes({*range(256)} - {*b"[{]}"})
 
 
+def number(x: Any) -> Any:
+    """Python's number for one of NumPy or JAX, as `json.dumps(default=number)` asks.
+
+    Raises:
+      TypeError: it is something else, which JSON has no form for.
+
+    Example:
+      >>> import json, numpy as np
+      >>> from relaxjax._core.foreign._json import number
+      >>> json.dumps({"steps": np.int64(4)}, default=number)
+      '{"steps": 4}'
+    """
+    if getattr(x, "shape", None) == () and hasattr(x, "item"):
+        return x.item()
+    raise TypeError(f"{type(x).__name__} is not JSON serializable")
+
+
 def contents_of(path: str | os.PathLike[str], most: int) -> bytes:
     """The bytes of a regular file; pipes, which may never answer, are not waited for.
 
@@ -71,14 +88,14 @@ def parsed(data: bytes, *, finite: bool = True) -> Any:
         raise ValueError(f"it is not JSON: {error}") from error
 
 
-def read_json(path: str | os.PathLike[str], most: int) -> Any:
+def read_json(path: str | os.PathLike[str], most: int, *, finite: bool = True) -> Any:
     """What a file of at most so many bytes says.
 
     Raises:
       ValueError: it is not JSON, or not within the bounds.
       OSError: it cannot be read.
     """
-    return parsed(contents_of(path, most))
+    return parsed(contents_of(path, most), finite=finite)
 
 
 def _depth(data: bytes) -> int:

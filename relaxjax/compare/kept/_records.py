@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from relaxjax._core.foreign._json import contents_of, parsed
+from relaxjax._core.foreign._json import contents_of, number, parsed
 from relaxjax.compare.kept._schema import wrong_record
 
 _MOST = 2**30  # bytes of a study's records
@@ -24,7 +24,7 @@ Record = dict[str, Any]
 
 def key_of(**decides: Any) -> str:
     """A digest of all that decides a run's numbers, as 16 hexadecimal digits."""
-    text = json.dumps(decides, sort_keys=True, allow_nan=False)
+    text = json.dumps(decides, sort_keys=True, allow_nan=False, default=number)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -38,7 +38,7 @@ def code_digest() -> str:
 
 def append(path: Path, record: Record) -> None:
     """Adds a record as a line, which is on the disk when this returns."""
-    line = json.dumps(record, allow_nan=False) + "\n"
+    line = json.dumps(record, allow_nan=False, default=number) + "\n"
     with path.open("ab") as file:
         if file.tell():
             file.truncate(path.read_bytes().rfind(b"\n") + 1)  # the whole lines
@@ -74,13 +74,13 @@ def _lines(path: Path) -> list[Record]:
         message = f"{path}: its last line is torn, and left out; that run is run again"
         warnings.warn(message, UserWarning, stacklevel=4)
     records = []
-    for number, line in enumerate(whole.splitlines(), 1):
+    for at, line in enumerate(whole.splitlines(), 1):
         record: Any = None
         with suppress(ValueError):
             record = parsed(line)
         if says := wrong_record(record):
             raise ValueError(
-                f"{path}:{number} is not a record of a run ({says}): remove the line, "
+                f"{path}:{at} is not a record of a run ({says}): remove the line, "
                 "and the run is run again"
             )
         records.append(dict(record))

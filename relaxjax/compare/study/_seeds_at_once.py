@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 
+from relaxjax._core.foreign._json import number
 from relaxjax.compare.study._methods import Planned
 from relaxjax.compare.study._one_run import Program, Shape, program, started
 from relaxjax.programs import lowered
@@ -42,7 +43,9 @@ class Programs:
 
     def of(self, run: Planned, task: Task) -> Program:
         """A run's program; of a run for the report, with as many seeds as it may."""
-        setting = json.dumps([run.method.label, run.learning_rate, run.options])
+        setting = json.dumps(
+            [run.method.label, run.learning_rate, run.options], default=number
+        )
         if setting != self._setting:
             self._setting, self._built, self._fit = setting, {}, self.asked or 0
         one = self._with(1, run, task)

@@ -22,6 +22,7 @@ from typing import Any
 import jax
 
 from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._json import number
 from relaxjax.compare.kept import _records
 from relaxjax.compare.page._results import STUDY, Results, conditions
 from relaxjax.compare.study import _identity as identity
@@ -272,7 +273,9 @@ class Study:
             "conditions": conditions(),
             "command": command or before.get("command", ""),
         }
-        _records.write_whole(folder / STUDY, json.dumps(said, indent=1) + "\n")
+        _records.write_whole(
+            folder / STUDY, json.dumps(said, indent=1, default=number) + "\n"
+        )
 
     @functools.cached_property
     def _asked(self) -> dict[str, Any]:

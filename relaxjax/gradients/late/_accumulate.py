@@ -26,7 +26,7 @@ from relaxjax._core._checks import require_known, require_transformation
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of, wide
-from relaxjax._core._weights import weigh
+from relaxjax._core._weights import checked_weight, weigh
 from relaxjax._core.traced._marks import of_own_state
 from relaxjax._core.traced._silence import due
 
@@ -96,7 +96,7 @@ def accumulate(
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         require_same(state.layout, updates, "accumulate")
-        w = jnp.asarray(1 if weight is None else weight, float)
+        w = checked_weight(1 if weight is None else weight, "accumulate: weight")
         total_weight = state.weight + w
         total = jax.tree.map(
             lambda a, u: a + weigh(u.astype(a.dtype), w), state.accumulated, updates

@@ -37,7 +37,7 @@ from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._random import bits, fold, key_words
-from relaxjax._core._tree import layout_of, widened
+from relaxjax._core._tree import layout_of, wide, widened
 from relaxjax._core._weights import unless_absent
 from relaxjax._core.traced._marks import marked
 from relaxjax.local_updates.common._local_steps import ExchangeSpec
@@ -123,7 +123,7 @@ def sparta(
 
     def start(params: Any, *shape: int) -> Any:
         return jax.tree.map(
-            lambda x: jnp.zeros((*shape, -(-x.size // rounds)), jnp.float32), params
+            lambda x: jnp.zeros((*shape, -(-x.size // rounds)), wide(x.dtype)), params
         )
 
     def init(params: optax.Params) -> Any:
@@ -185,7 +185,7 @@ def chosen(
 
 def _values(x: jax.Array, at: jax.Array) -> jax.Array:
     """The elements at these places; 0 past the last one."""
-    return x.ravel().at[at].get(mode="fill", fill_value=0).astype(jnp.float32)
+    return x.ravel().at[at].get(mode="fill", fill_value=0)
 
 
 def _add(x: jax.Array, at: jax.Array, values: jax.Array) -> jax.Array:

@@ -125,3 +125,16 @@ def test_changed_tree():
     state = tx.init({"w": jnp.zeros(2)})
     with pytest.raises(ValueError, match=r"accumulate: the tree changed.*leaf 'w'"):
         tx.update({"w": jnp.zeros(3)}, state)
+
+
+def test_a_weight_below_zero_is_visible_as_without_it():
+    """Also where the sum of the weights is above zero."""
+    tx: Any = accumulate(all_reduce("data"), 2)
+
+    def both(x: jax.Array, weights: jax.Array) -> jax.Array:
+        _, state = tx.update(x, tx.init(x), weight=weights[0])
+        return tx.update(x, state, weight=weights[1])[0]
+
+    x, weights = jnp.ones((2, 3)), jnp.array([[-1.0, 4.0]] * 2)
+    assert np.isnan(jax.vmap(both, axis_name="data")(x, weights)).all()
+    assert_equal(jax.vmap(both, axis_name="data")(x, abs(weights)), x)
