@@ -123,8 +123,8 @@ def neighbor_message(x: jax.Array, name: str, pairs: Pairs) -> jax.Array:
 def _whole(x: jax.Array, name: str) -> jax.Array:
     """What all workers have taken from each other before any of them goes on.
 
-    Where they are rows of one array, XLA for CPU (jax 0.12) fuses what comes from other
-    rows with a sum of their own, and writes sums over rows that are still to be read.
+    Where they are rows of one array, XLA for CPU (jax 0.12) adds to rows that others
+    are still to read, if those have gone through a barrier, as a bucket does.
     """
     return x if on_devices(name) else lax.optimization_barrier(x)
 
