@@ -54,10 +54,8 @@ def neighbor_change(
         return _whole(_by_messages(x, name, topology, 0), name)
     if not on_devices(name):
         return _whole(_by_table(x, name, topology, round), name)
-    rounds = [
-        lambda x, k=k: _by_messages(x, name, topology, k)
-        for k in range(topology.period)
-    ]
+    of = functools.partial(_by_messages, name=name, topology=topology)
+    rounds = [functools.partial(of, round=k) for k in range(topology.period)]
     return switch(round, rounds, x)
 
 

@@ -38,16 +38,24 @@ class _Steady(NamedTuple):
 class _Scheduled(NamedTuple):
     asked: Asked
     parts: int
+    least: int
 
     def start(self) -> Meetings:
         return self.asked.start()
 
     def place(self, now: Any) -> tuple[jax.Array, jax.Array]:
+        now = self._whole(now)
         return now.taken - now.begun + 1, (now.next - now.begun) // self.parts
 
     def after(self, now: Any, place: jax.Array) -> Any:
         del place
-        return self.asked.after(now)
+        return self.asked.after(self._whole(now))
+
+    def _whole(self, now: Any) -> Any:
+        """The lap that has begun, as long as parts need it, whoever has set its end."""
+        lasts = whole_lap(now.next - now.begun, self.parts, self.least)
+        left = jnp.iinfo(jnp.int32).max - now.begun
+        return now._replace(next=now.begun + jnp.minimum(lasts, left))
 
 
 Laps = _Steady | _Scheduled
@@ -64,6 +72,11 @@ def laps(caller: str, name: str, period: Period, parts: int, least: int) -> Laps
     own = Asked(caller, name, period)
 
     def whole(step: jax.Array) -> jax.Array:
-        return parts * jnp.maximum(-(-own.length(step) // parts), least)
+        return whole_lap(own.length(step), parts, least)
 
-    return _Scheduled(Asked(caller, name, whole), parts)
+    return _Scheduled(Asked(caller, name, whole), parts, least)
+
+
+def whole_lap(steps: Any, parts: int, least: int) -> Any:
+    """Steps, or as many more as `parts` of at least `least` steps each need."""
+    return parts * jnp.maximum(-(-steps // parts), least)

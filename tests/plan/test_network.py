@@ -1,6 +1,7 @@
 """Networks as data: what is refused, and what is kept as JSON."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ def test_saved_and_loaded(tmp_path):
 
 
 def test_numbers_of_numpy_and_an_endless_rate_are_kept(tmp_path):
-    link = Link(np.float32(2**-10), np.float64(2**30))
+    latency: Any = np.float32(2**-10)
+    link = Link(latency, np.float64(2**30))
     network = plan.Network(workers=2, link=link, inside=Link(0.0, np.inf))
     network.save(tmp_path / "network.json")
     assert plan.Network.load(tmp_path / "network.json") == network

@@ -116,7 +116,7 @@ class Island:
           Superseded: a newer process of the same name has joined.
           ValueError: params unlike those that joined, or tokens out of range.
         """
-        tokens = tokens.item() if hasattr(tokens, "item") else tokens
+        tokens = getattr(tokens, "item", lambda: tokens)()  # NumPy's or JAX's
         if not is_tokens(tokens):
             raise ValueError(
                 f"islands: tokens={tokens} must be 0 or from 2^-53 to 2^53: "
