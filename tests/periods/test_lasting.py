@@ -50,7 +50,7 @@ SHORT: dict[str, tuple[Make, int]] = {
 
 def models(tx: Any, short: int | None) -> np.ndarray:
     """Params of all steps; after the first period, each one is set to be short."""
-    params = {"a": jnp.zeros(N), "b": jnp.zeros((N, 2))}
+    params: Any = {"a": jnp.zeros(N), "b": jnp.zeros((N, 2))}
     grads = jax.tree.map(lambda x: jnp.ones_like(x).cumsum(0), params)
     state = jax.vmap(tx.init, axis_name="data")(params)
     step, found = jax.jit(jax.vmap(tx.update, axis_name="data")), []
