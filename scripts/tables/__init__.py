@@ -42,7 +42,7 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "changing-link": changing.choices,
     "checkpoint": micro.checkpoints,
     "codecs": micro.codecs,
-    "codes-of-weights": partial(kept.table, "codes-of-weights"),
+    "codes-of-weights": trained.weights,
     "compressors": compressors.table,
     "counted": micro.counted,
     "decided": decided.ranks,
