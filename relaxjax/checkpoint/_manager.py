@@ -188,8 +188,10 @@ class Store:
 
     def _rename(self, step: int, folder: Path) -> None:
         os.rename(folder, self.directory / str(step))
+        if not self._keep:
+            return
         own = [x for x in on_disk(self.directory) if is_own(self.directory, x)]
-        for old in own[: -self._keep] if self._keep else ():
+        for old in own[: -self._keep]:
             # Whole or not there. This process alone does it: it counts no save.
             aside = self.directory / f"{old}.relaxjax-tmp-{self._name}-old"
             with suppress(OSError):  # or after the next save

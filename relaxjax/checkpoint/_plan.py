@@ -23,10 +23,10 @@ from relaxjax.workers import (
     VERSIONS,
     bare_text,
     describe,
+    version_line,
     workers_of,
 )
 
-_VERSION = "the version of "
 ON_ANY_MESH = "the task and what it imports (digest on any mesh)"
 _UNSEEN = (
     "restore: the update of the transformation could not be traced, so that nobody can "
@@ -132,4 +132,4 @@ def structure_of(state: Any) -> dict[str, str]:
     hosted = r"(Clock\[\(\([^)]*\), \d+), (?:True|False)\)"
     text = re.sub(hosted, r"\1)", text)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return {_STRUCTURE: digest, f"{_VERSION}jax": jax.__version__}
+    return {_STRUCTURE: digest, version_line("jax"): jax.__version__}

@@ -1,8 +1,8 @@
-"""Saves that this process has under way: who asks what a folder holds waits for them.
+"""Saves that this process has under way; whoever lists a folder's steps waits for them.
 
-A second `Checkpoints` of the process, as of a notebook cell that runs again, knows
-nothing of the first one's last save, nor does a reader. A fork has none of its parent's
-saves. A thread that saves waits for no save.
+A notebook cell that runs again makes a second `Checkpoints`. It does not know of the
+save that the first one began last, and neither does a reader in this process. A fork
+does not wait for its parent's saves, and a thread that saves waits for none.
 """
 
 import os

@@ -53,7 +53,7 @@ class _Scheduled(NamedTuple):
 
     def _whole(self, now: Any) -> Any:
         """The lap that has begun, as long as parts need it, whoever has set its end."""
-        lasts = whole_lap(now.next - now.begun, self.parts, self.least)
+        lasts = _whole_lap(now.next - now.begun, self.parts, self.least)
         left = jnp.iinfo(jnp.int32).max - now.begun
         return now._replace(next=now.begun + jnp.minimum(lasts, left))
 
@@ -72,11 +72,11 @@ def laps(caller: str, name: str, period: Period, parts: int, least: int) -> Laps
     own = Asked(caller, name, period)
 
     def whole(step: jax.Array) -> jax.Array:
-        return whole_lap(own.length(step), parts, least)
+        return _whole_lap(own.length(step), parts, least)
 
     return _Scheduled(Asked(caller, name, whole), parts, least)
 
 
-def whole_lap(steps: Any, parts: int, least: int) -> Any:
+def _whole_lap(steps: Any, parts: int, least: int) -> Any:
     """Steps, or as many more as `parts` of at least `least` steps each need."""
     return parts * jnp.maximum(-(-steps // parts), least)

@@ -22,7 +22,7 @@ __getattr__, __dir__, __all__ = door(
         "_to_workers": "workers_of",
         "followed._traced": "traced tracing",
         "_startup_agreement": "DIGESTS MESH TREE UNSEEN VERSIONS bare_text describe "
-        "require_agreement require_equal_processes versions",
+        "require_agreement require_equal_processes version_line versions",
         "_worker_axis": "put",
     },
 )

@@ -32,6 +32,7 @@ from relaxjax.workers._startup_agreement import require_agreement as require_agr
 from relaxjax.workers._startup_agreement import (
     require_equal_processes as require_equal_processes,
 )
+from relaxjax.workers._startup_agreement import version_line as version_line
 from relaxjax.workers._startup_agreement import versions as versions
 from relaxjax.workers._to_workers import to_workers as to_workers
 from relaxjax.workers._to_workers import workers_of as workers_of

@@ -9,7 +9,7 @@ def table() -> list[str]:
     """Mean and worst over models that were not fitted to, by what may be chosen."""
     runs = result("regret")["runs"]
     first, *_ = runs
-    titles = [f"fitted to {_models(way, 'seen')}" for way in first["ways"]]
+    titles = [f"fitted to {_models(way['fitted'])}" for way in first["ways"]]
     lines = heads("may be chosen", titles)
     for run in runs:
         cells = [_both(way, "regret") for way in run["ways"]]
@@ -20,9 +20,8 @@ def table() -> list[str]:
     return lines
 
 
-def _models(way: Any, half: str) -> str:
+def _models(names: list[str]) -> str:
     """Layers x width."""
-    names = dict.fromkeys(each["model"] for each in way[half])
     return " and ".join(name.replace(" layers of ", " x ") for name in names)
 
 

@@ -30,6 +30,12 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1 as int8
 _REST = bytes({*range(256)} - {*b"[{]}"})
 
 
+def scalar(x: Any) -> Any:
+    """Python's number for one of NumPy or JAX, and anything else as it is."""
+    one = getattr(x, "shape", None) == () and hasattr(x, "item")
+    return x.item() if one else x
+
+
 def number(x: Any) -> Any:
     """Python's number for one of NumPy or JAX, as `json.dumps(default=number)` asks.
 
@@ -42,9 +48,9 @@ def number(x: Any) -> Any:
       >>> json.dumps({"steps": np.int64(4)}, default=number)
       '{"steps": 4}'
     """
-    if getattr(x, "shape", None) == () and hasattr(x, "item"):
-        return x.item()
-    raise TypeError(f"{type(x).__name__} is not JSON serializable")
+    if (found := scalar(x)) is x:
+        raise TypeError(f"{type(x).__name__} is not JSON serializable")
+    return found
 
 
 def contents_of(path: str | os.PathLike[str], most: int) -> bytes:

@@ -54,7 +54,7 @@ def task_digest(task: Task, rows: int) -> str:
     return digest.hexdigest()
 
 
-def optimizer_of(task: Task) -> dict[str, str]:
+def own_optimizer(task: Task) -> dict[str, str]:
     """A digest of the task's own optimizer, if it has one, at a rate of one."""
     if task.optimizer is None:
         return {}

@@ -220,7 +220,7 @@ class Study:
             "task": self._digest,
             "program": self._program,
             "data": self._task(0).data.sha256,
-            **identity.optimizer_of(self._task(0)),
+            **identity.own_optimizer(self._task(0)),
             **self.shape.sizes,
             "code": _records.code_digest(),
             "jax": jax.__version__,

@@ -18,7 +18,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._core.foreign._json import number
 from relaxjax.islands.carriers._foreign import DamagedFile, parsed, shown
 
 Arrays = dict[str, np.ndarray]
@@ -132,9 +131,5 @@ def _whole(word: bytes) -> int:
 
 def _text(body: dict[str, Any]) -> bytes:
     return json.dumps(
-        body,
-        sort_keys=True,
-        separators=(",", ":"),
-        allow_nan=False,
-        default=number,
+        body, sort_keys=True, separators=(",", ":"), allow_nan=False
     ).encode()

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from relaxjax._core.foreign._json import scalar
 from relaxjax.islands.carriers._foreign import is_tokens
 from relaxjax.islands.common._agreed import Agreed
 from relaxjax.islands.common._channel import Fragment, Joined, Mail, News, Offer
@@ -116,7 +117,7 @@ class Island:
           Superseded: a newer process of the same name has joined.
           ValueError: params unlike those that joined, or tokens out of range.
         """
-        tokens = getattr(tokens, "item", lambda: tokens)()  # NumPy's or JAX's
+        tokens = scalar(tokens)
         if not is_tokens(tokens):
             raise ValueError(
                 f"islands: tokens={tokens} must be 0 or from 2^-53 to 2^53: "

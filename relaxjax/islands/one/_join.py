@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from relaxjax._core._tree import wide
+from relaxjax._core.foreign._json import scalar
 from relaxjax.islands.carriers._open import CARRIER, open_store
 from relaxjax.islands.common._agreed import Agreed, Settings
 from relaxjax.islands.common._channel import Joined, Mail
@@ -120,10 +121,12 @@ def join(
       2 [4. 4.]
       >>> folder.cleanup()
     """
-    settings = Settings(
-        period_of(sync_every), fragments, mode, merge, quorum, grace, outer_rate,
-        outer_momentum, seed, keep, compressor, limit, cap,
+    lost_after, poll, pace = map(scalar, (lost_after, poll, pace))
+    given = (
+        period_of(jax.tree.map(scalar, sync_every)), fragments, mode, merge, quorum, grace,
+        outer_rate, outer_momentum, seed, keep, compressor, limit, cap,
     )  # fmt: skip
+    settings = Settings(*map(scalar, given))
     require_read_settings()
     if not 0 < lost_after < float("inf") or not 0 < poll < float("inf"):
         raise ValueError(

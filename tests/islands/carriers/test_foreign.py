@@ -6,6 +6,7 @@ import shutil
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from relaxjax import islands
@@ -147,11 +148,33 @@ def test_a_contribution_with_a_number_that_is_none_is_refused(key, value):
 def test_tokens_are_refused_where_they_are_given(tmp_path):
     how: dict[str, Any] = RUN | FAST
     with islands.join(TWO, f"folder:{tmp_path}", "a", **how) as island:
-        for tokens in (1e20, 10**400, -1, float("nan"), 1e-25, 5e-324, 2.0**-54):
+        wrong: Any = (
+            1e20,
+            10**400,
+            -1,
+            float("nan"),
+            1e-25,
+            5e-324,
+            2.0**-54,
+            np.ones(2),
+        )
+        for tokens in wrong:
             with pytest.raises(ValueError, match="must be 0 or from 2"):
                 island.exchange(island.params, tokens=tokens)
-        for tokens in (0.5, 0, 2**-53):
+        right: Any = (0.5, 0, 2**-53, np.float32(0.5), jnp.int32(3), np.array(2))
+        for tokens in right:
             island.exchange(island.params, tokens=tokens)
+
+
+def test_numbers_of_numpy_are_taken(tmp_path):
+    how: dict[str, Any] = RUN | FAST
+    whole = {k: np.int64(v) for k, v in how.items() if type(v) is int}
+    wide = {k: np.float32(v) for k, v in how.items() if type(v) is float}
+    whole["sync_every"] = [(np.int64(0), np.int64(RUN["sync_every"]))]
+    for name in ("a", "b"):  # the second one reads what the first one wrote
+        carrier = f"folder:{tmp_path}"
+        with islands.join(TWO, carrier, name, **{**how, **whole, **wide}) as island:
+            island.exchange(island.params, tokens=np.float64(2))
 
 
 @pytest.mark.parametrize("quorum", [2, 3])
