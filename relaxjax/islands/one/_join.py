@@ -122,9 +122,10 @@ def join(
       >>> folder.cleanup()
     """
     lost_after, poll, pace = map(scalar, (lost_after, poll, pace))
+    period = period_of(jax.tree.map(scalar, sync_every))
     given = (
-        period_of(jax.tree.map(scalar, sync_every)), fragments, mode, merge, quorum, grace,
-        outer_rate, outer_momentum, seed, keep, compressor, limit, cap,
+        period, fragments, mode, merge, quorum, grace, outer_rate,
+        outer_momentum, seed, keep, compressor, limit, cap,
     )  # fmt: skip
     settings = Settings(*map(scalar, given))
     require_read_settings()

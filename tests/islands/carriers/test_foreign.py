@@ -168,7 +168,7 @@ def test_tokens_are_refused_where_they_are_given(tmp_path):
 
 def test_numbers_of_numpy_are_taken(tmp_path):
     how: dict[str, Any] = RUN | FAST
-    whole = {k: np.int64(v) for k, v in how.items() if type(v) is int}
+    whole: dict[str, Any] = {k: np.int64(v) for k, v in how.items() if type(v) is int}
     wide = {k: np.float32(v) for k, v in how.items() if type(v) is float}
     whole["sync_every"] = [(np.int64(0), np.int64(RUN["sync_every"]))]
     for name in ("a", "b"):  # the second one reads what the first one wrote
