@@ -13,6 +13,8 @@ import numpy as np
 import optax
 import pytest
 
+import relaxjax
+from relaxjax import controllers
 from relaxjax._core._relaxation import Training
 from relaxjax._names import RELAXATIONS, parse
 from tests import helpers
@@ -123,3 +125,69 @@ def test_state_keeps_its_types_under_other_gradients(name, params, gradients):
     state, after, _ = helpers.traced_step(tx, WORKERS, params, gradients)
     assert helpers.kinds(after) == helpers.kinds(state)
     assert jax.tree.structure(after) == jax.tree.structure(state)
+
+
+def reduced(*more: Any) -> Any:
+    return optax.chain(relaxjax.all_reduce("data"), optax.adam(0.1), *more)
+
+
+AROUND = {
+    "skip_nonfinite": lambda: relaxjax.skip_nonfinite(reduced(), "data"),
+    "participation": lambda: relaxjax.participation(reduced(), "data", 0.5),
+    "accumulate": lambda: relaxjax.accumulate(reduced(), 2),
+    "desynced": lambda: relaxjax.desynced(optax.adam(0.1), "data", periods=3),
+    "norms_of_sums": lambda: reduced(controllers.norms_of_sums(2)),
+}
+
+
+@pytest.mark.parametrize(("params", "gradients"), helpers.MIXED)
+@pytest.mark.parametrize("name", AROUND)
+def test_wrappers_take_what_their_optimizer_takes(name, params, gradients):
+    """Adam's moments are as wide as its gradients, after one step."""
+    *_, updates = helpers.traced_step(AROUND[name](), WORKERS, params, gradients)
+    *_, plain = helpers.traced_step(reduced(), WORKERS, params, gradients)
+    assert jax.tree.structure(updates) == jax.tree.structure(plain)
+
+
+def test_norms_of_doubles_keep_their_type():
+    tx = controllers.norms_of_sums(2)
+    state, after, _ = helpers.traced_step(tx, WORKERS, "float64", "float64")
+    assert helpers.kinds(after) == helpers.kinds(state)
+
+
+def test_push_sum_of_doubles_is_in_doubles():
+    """z is x / w: a mass in float32 rounds it, and the rounding adds up."""
+    shares = [[0.5, 0.0, 0.5], [0.25, 0.5, 0.0], [0.25, 0.5, 0.5]]
+    graph = relaxjax.topology.from_column_stochastic(shares)
+    tx = relaxjax.push_sum("data", graph)
+
+    def mean(z: Any) -> Any:
+        def one(carry: Any, _: Any) -> Any:
+            z, state = carry
+            updates, state = tx.update(jnp.zeros_like(z), state, z)
+            return (z + updates, state), None
+
+        return jax.lax.scan(one, (z, tx.init(z)), length=80)[0][0]
+
+    with jax.enable_x64(True):
+        values = jnp.array([1.0, 2.0, 6.1])
+        found = np.asarray(jax.vmap(mean, axis_name="data")(values))
+    np.testing.assert_allclose(found, 9.1 / 3, rtol=1e-14)
+
+
+def test_lost_messages_of_complex_params_are_refused():
+    """What is given away is counted in whole numbers."""
+    tx = relaxjax.lossy_push_sum("data", relaxjax.topology.ring(3), 0.2)
+    with pytest.raises(ValueError, match="real floating leaves only"):
+        tx.init(jnp.zeros(2, jnp.complex64))
+
+
+def test_no_weight_is_a_weight_of_one():
+    tx = relaxjax.skip_nonfinite(reduced(), "data")
+    g = jnp.arange(2.0)
+
+    def update(g: Any, **weight: Any) -> Any:
+        return tx.update(g, tx.init(g), g, **weight)[0]
+
+    given = jax.vmap(lambda g: update(g, weight=None), axis_name="data")(g)
+    helpers.assert_equal(given, jax.vmap(update, axis_name="data")(g))

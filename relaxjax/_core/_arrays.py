@@ -6,6 +6,7 @@ leaf, the rule and the remedy.
 Cost: O(leaves).
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -20,6 +21,23 @@ from relaxjax._core._axis import (
     varying,
 )
 from relaxjax._core._tree import Layout, key_path, layout_of, leaf_name
+
+_VARIABLE = (jax.tree_util.GetAttrKey("value"),)
+
+
+def own_names(tree: Any) -> list[str]:
+    """The names of leaves, "" of a bare array, by which users choose.
+
+    `nnx.Optimizer` gives `init` variables and `update` the arrays in them: the leaf
+    "w/value" of the one is "w" in the other, and "w" in both here.
+    """
+    paths = [path for path, _ in jax.tree.leaves_with_path(tree)]
+    return [key_path(x[:-1] if x[-1:] == _VARIABLE else x) for x in paths]
+
+
+def without_value(order: Iterable[str], names: Sequence[str]) -> list[str]:
+    """A user's list of these names, some of which may be those of variables."""
+    return [x if x in names else x.removesuffix("/value") for x in order]
 
 
 def require_arrays(tree: Any, caller: str) -> None:

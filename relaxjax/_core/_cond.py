@@ -78,12 +78,22 @@ def _never(due: jax.Array) -> jax.Array:
 
 
 def select_tree(condition: jax.Array, now: Any, before: Any) -> Any:
-    """`now` where the condition holds, else `before`; typed PRNG keys too."""
+    """`now` where the condition holds, else `before` in its dtypes; PRNG keys too."""
 
     def one(x: Any, y: Any) -> jax.Array:
         return lax.select(jnp.broadcast_to(condition, jnp.shape(x)), x, y)
 
-    return jax.tree.map(one, now, before)
+    return jax.tree.map(one, now, in_dtypes_of(now, before))
+
+
+def in_dtypes_of(kinds: Any, tree: Any) -> Any:
+    """The tree in the dtypes of another: Adam's moments get those of its gradients."""
+
+    def one(kind: Any, x: Any) -> Any:
+        wanted = jnp.result_type(kind)
+        return x if jnp.result_type(x) == wanted else jnp.asarray(x, wanted)
+
+    return jax.tree.map(one, kinds, tree)
 
 
 def switch(

@@ -12,8 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from relaxjax._core._arrays import own_names, without_value
 from relaxjax._core._checks import require_known
-from relaxjax._core._tree import leaf_name, natural_key
+from relaxjax._core._tree import natural_key
 
 
 def sending_order(names: Sequence[str], order: Iterable[str] | None) -> list[int]:
@@ -28,7 +29,7 @@ def sending_order(names: Sequence[str], order: Iterable[str] | None) -> list[int
         raise ValueError(
             f"two leaves are called {twice}, as a key has a '/': rename it"
         )
-    order = list(order)
+    order = without_value(order, names)
     faults = {
         "misses": [name for name in names if name not in order],
         "repeats": sorted({name for name in order if order.count(name) > 1}),
@@ -58,11 +59,9 @@ def check_bucket_bytes(bucket_bytes: int) -> int:
 
 def in_order(tree: Any, order: Iterable[str] | None) -> list[tuple[int, str, Any]]:
     """Position in the tree, name and type of each leaf, in sending order."""
-    leaves = jax.tree.leaves_with_path(tree)
-    names = [leaf_name(path) for path, _ in leaves]
-    return [
-        (i, names[i], jax.typeof(leaves[i][1])) for i in sending_order(names, order)
-    ]
+    leaves = jax.tree.leaves(tree)
+    names = [name or "params" for name in own_names(tree)]
+    return [(i, names[i], jax.typeof(leaves[i])) for i in sending_order(names, order)]
 
 
 def sent_first(tree: Any, share: float, *, order: Iterable[str] | None = None) -> Any:

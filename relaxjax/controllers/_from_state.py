@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from relaxjax._core._tree import leaf_names
+from relaxjax._core._arrays import own_names
 from relaxjax.controllers._allocation import rank_errors
 from relaxjax.controllers._l_greco import ranks_of
 from relaxjax.controllers._readings import NormsOfSums, of_first_process
@@ -48,9 +48,9 @@ def errors_of_ranks(rank: int, opt_state: Any, loss: float) -> dict[str, Any]:
 def _matrices(opt_state: Any) -> dict[str, np.ndarray]:
     """The sums of leaves that have a factor Q, [batch, n, m]."""
     sums = nodes(opt_state, _is_sums)[0].total
-    sums = dict(zip(leaf_names(sums), map(own_row, jax.tree.leaves(sums)), strict=True))
+    sums = dict(zip(own_names(sums), map(own_row, jax.tree.leaves(sums)), strict=True))
     right = nodes(opt_state, _has_factors)[0].right
-    factors = zip(leaf_names(right), map(own_row, jax.tree.leaves(right)), strict=True)
+    factors = zip(own_names(right), map(own_row, jax.tree.leaves(right)), strict=True)
     return {
         name: sums[name].reshape(len(q), -1, q.shape[1])
         for name, q in factors

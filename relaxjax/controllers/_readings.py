@@ -22,10 +22,11 @@ import optax
 from jax import lax
 from jax.experimental import multihost_utils
 
+from relaxjax._core._arrays import own_names
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
 from relaxjax._core._merge_rules import EQUAL
-from relaxjax._core._tree import leaf_names, wide_copy, widened
+from relaxjax._core._tree import wide_copy, widened
 from relaxjax._core._weights import is_absent, worker_weight
 
 
@@ -114,7 +115,7 @@ def of_first_process(seconds: float | Sequence[float]) -> Any:
 
 def leaf_norms(tree: Any) -> dict[str, jax.Array]:
     """The norm of each leaf, float32[], by its name; "" for a bare array."""
-    leaves = zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)
+    leaves = zip(own_names(tree), jax.tree.leaves(tree), strict=True)
     return {name: jnp.sqrt(square(x)) for name, x in leaves}
 
 
@@ -169,17 +170,19 @@ def norms_of_sums(every: int) -> optax.GradientTransformation:
 
     def init(params: Any) -> NormsOfSums:
         total = jax.tree.map(jnp.zeros_like, wide_copy(params))
-        norms = {name: jnp.full((), jnp.nan, jnp.float32) for name in leaf_names(total)}
+        norms = {name: jnp.full((), jnp.nan, jnp.float32) for name in own_names(total)}
         return NormsOfSums(jnp.zeros((), jnp.int32), total, norms)
 
     def update(updates: Any, state: Any, params: Any = None) -> Any:
         del params
         begins, whole = state.step == 0, state.step + 1 == every
         total = jax.tree.map(
-            lambda t, u: jnp.where(begins, 0, t) + u, state.total, updates
+            lambda t, u: jnp.where(begins, 0, t) + u.astype(t.dtype),
+            state.total,
+            updates,
         )
         norms = {
-            name: jnp.where(whole, new, state.norms[name])
+            name: jnp.where(whole, new.astype(jnp.float32), state.norms[name])
             for name, new in leaf_norms(total).items()
         }
         return updates, NormsOfSums((state.step + 1) % every, total, norms)

@@ -33,6 +33,7 @@ import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
+from relaxjax._core._arrays import require_dtypes
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import is_traced
 from relaxjax._core._cond import when
@@ -103,8 +104,9 @@ def lossy_push_sum(
 
     Raises:
       TypeError: what `gossip` refuses; two axes.
-      ValueError: what `push_sum` refuses; a bad `loss`, `resolution <= 0`, a topology
-        of several rounds or with a zero on its diagonal.
+      ValueError: what `push_sum` refuses; complex params; a bad `loss`,
+        `resolution <= 0`, a topology of several rounds or with a zero on its
+        diagonal.
       NameError: `update` outside the axis.
 
     Example:
@@ -133,6 +135,8 @@ def lossy_push_sum(
         )
 
     def start(params: optax.Params) -> Any:
+        require_dtypes(params, _CALLER, "it")
+
         def zeros() -> Any:
             return optax.tree.zeros_like((params, jnp.zeros(())), jnp.int32)
 

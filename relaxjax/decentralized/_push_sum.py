@@ -11,7 +11,7 @@ gives away shares of what it has, and what it has is counted: with shares P, a m
 The sums of x and of w over the workers stay. Where rows sum to 1 as well, w is 1 and
 this is `gossip`.
 
-Cost: that of `gossip`, and 4 bytes. State: a number.
+Cost: that of `gossip`, and 4 bytes; 8 with params in doubles. State: a number.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -23,6 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import MEAN
+from relaxjax._core._tree import widened
 from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
 from relaxjax.periods import Period
@@ -35,7 +36,7 @@ class PushSumState(NamedTuple):
     """State of `push_sum`.
 
     Attributes:
-      mass: w_i, float32.
+      mass: w_i, float32; float64 with params in doubles.
     """
 
     mass: Annotated[jax.Array, MEAN]
@@ -100,6 +101,9 @@ def push_sum(
         moved = jax.tree.map(lambda x, z: x / w.astype(x.dtype) - z, x, z)
         return moved, PushSumState(w)
 
-    return gossip_transformation(
-        spec, lambda _: PushSumState(jnp.ones((), jnp.float32)), rule
-    )
+    def start(params: optax.Params) -> PushSumState:
+        # As wide as the params: z would be a ratio with another rounding.
+        kinds = [jnp.finfo(x.dtype).dtype for x in jax.tree.leaves(widened(params))]
+        return PushSumState(jnp.ones((), jnp.result_type(jnp.float32, *kinds)))
+
+    return gossip_transformation(spec, start, rule)

@@ -82,7 +82,8 @@ def skip_nonfinite(
         new, inner_state = inner.update(
             updates, state.inner_state, params, **extra_args
         )
-        present = jnp.asarray(extra_args.get("weight", 1)) != 0  # others may hold 0/0
+        weight = extra_args.get("weight")
+        present = True if weight is None else weight != 0  # others may hold 0/0
         seen = (_nonfinite(updates) & present) | _nonfinite(new)
         bad = lax.psum(jnp.int32(seen), axis_name)
         with usually():

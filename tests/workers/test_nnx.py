@@ -93,6 +93,45 @@ def test_fields_of_an_optimizer_have_the_same_names_in_one_of_nnx():
     assert_trains_the_same("desynced")
 
 
+LEAVES = ["hidden/bias", "hidden/kernel", "output/bias", "output/kernel"]
+VARIABLES = [f"{name}/value" for name in LEAVES]
+
+
+def _cut(name, shape):
+    assert name in LEAVES, name
+    return 1, *shape
+
+
+BY_NAME = {
+    "order": lambda: relaxjax.all_reduce("data", order=LEAVES, bucket_bytes=64),
+    "order of variables": lambda: relaxjax.all_reduce("data", order=VARIABLES),
+    "as_matrices": lambda: relaxjax.power_sgd("data", as_matrices=_cut, rank=1),
+    "rank": lambda: relaxjax.power_sgd(
+        "data", rank={0: dict.fromkeys(LEAVES[1::2], 1)}
+    ),
+    "fragment_of": lambda: relaxjax.streaming_diloco(
+        optax.sgd(0.05),
+        "data",
+        sync_every=4,
+        fragments=2,
+        fragment_of=dict(zip(LEAVES, [0, 1, 0, 1], strict=True)).__getitem__,
+    ),
+    "norms": lambda: optax.chain(
+        relaxjax.all_reduce("data"), relaxjax.controllers.norms_of_sums(2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_leaves_have_the_same_names_in_init_and_in_update(name):
+    """`init` sees variables, and `update` the arrays in them."""
+    tx = BY_NAME[name]()
+    if name != "fragment_of":
+        tx = optax.chain(tx, optax.sgd(0.05))
+    mesh = relaxjax.emulate(WORKERS)
+    assert_close(by_optimizer(tx, mesh), by_init(tx, mesh))
+
+
 @pytest.mark.long
 def test_phases_end_in_an_optimizer_of_nnx():
     mesh = relaxjax.emulate(WORKERS)

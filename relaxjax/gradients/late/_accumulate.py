@@ -23,7 +23,7 @@ import optax
 
 from relaxjax._core._arrays import require_arrays, require_same
 from relaxjax._core._checks import require_known, require_transformation
-from relaxjax._core._cond import when
+from relaxjax._core._cond import in_dtypes_of, when
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of, wide
 from relaxjax._core._weights import checked_weight, weigh
@@ -110,7 +110,8 @@ def accumulate(
             mean = jax.tree.map(lambda a: a / divisor.astype(a.dtype), total)
             mean = optax.tree.cast_like(mean, updates)
             new, inner_state = inner.update(mean, inner_state, params, **extra_args)
-            return new, optax.tree.zeros_like(total), inner_state
+            kept = in_dtypes_of(state.inner_state, inner_state)
+            return new, optax.tree.zeros_like(total), kept
 
         step = state.mini_step
         last = due(step, every, since=step)  # or past it, if `every` was larger

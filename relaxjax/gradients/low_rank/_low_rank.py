@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from relaxjax._core._arrays import own_names
 from relaxjax._core._random import common_key, normals
-from relaxjax._core._tree import leaf_names
 from relaxjax.gradients.low_rank._bases import bases
 from relaxjax.gradients.low_rank._lost_directions import with_lost_directions
 
@@ -100,7 +100,7 @@ def matrices_of(
         smaller = min_compression * sent < leaf.size
         return Matrices(batch, rows, columns, r) if smaller else None
 
-    return [one(*x) for x in zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)]
+    return [one(*x) for x in zip(own_names(tree), jax.tree.leaves(tree), strict=True)]
 
 
 def nothing_to_compress(

@@ -16,11 +16,16 @@ import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._arrays import require_dtypes, require_own_parts, require_same
+from relaxjax._core._arrays import (
+    own_names,
+    require_dtypes,
+    require_own_parts,
+    require_same,
+)
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_known, require_whole
 from relaxjax._core._phases import clock, phased
-from relaxjax._core._tree import layout_of, leaf_names
+from relaxjax._core._tree import layout_of
 from relaxjax._core._weights import is_absent, weigh_tree
 from relaxjax._core.layouts._sharding import (
     on_own_shards,
@@ -98,7 +103,7 @@ class LowRank(NamedTuple):
 
     def require_names(self, params: Any, shards: list[Matrices | None]) -> None:
         """Refuses ranks by name that are not those of the leaves."""
-        names = leaf_names(params)
+        names = own_names(params)
         low = {name for name, m in zip(names, shards, strict=True) if m}
         for step, rank in (self.ranks or {}).items():
             given = rank.keys() if isinstance(rank, Mapping) else low
@@ -201,7 +206,7 @@ def low_rank_reducer(
 def _at_rank(rank: Rank, step: Callable[..., Any], trees: Any, *rest: Any) -> Any:
     """A step with the first columns of the factors; the others wait as they are."""
     updates, residual, *factors = trees
-    names = leaf_names(updates)
+    names = own_names(updates)
     each = [rank.get(name) if isinstance(rank, Mapping) else rank for name in names]
     ranks = jax.tree.structure(updates).unflatten(each)
     few = [jax.tree.map(_first_columns, q, ranks) for q in factors]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._tree import leaf_names
+from relaxjax._core._arrays import own_names
 from relaxjax.compression import count_of
 from relaxjax.gradients.low_rank._low_rank import AsMatrices, cut_of
 
@@ -52,4 +52,4 @@ def row_cuts(
         smaller = rank * rows + chosen * columns < rows * columns
         return RowCut(batch, rows, columns, rank, chosen) if smaller else None
 
-    return [one(*x) for x in zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)]
+    return [one(*x) for x in zip(own_names(tree), jax.tree.leaves(tree), strict=True)]

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 import optax
 
+from relaxjax._core._arrays import own_names
 from relaxjax._core._checks import require_whole
-from relaxjax._core._tree import leaf_names
 
 
 def split(count: int, numbers: Any, tree: Any) -> list[Any]:
@@ -42,7 +42,7 @@ def deal(
         numbers = _by_size([x.size for x in leaves], count)
     else:
         numbers = [
-            _by_name(caller, name, count, fragment_of) for name in leaf_names(tree)
+            _by_name(caller, name, count, fragment_of) for name in own_names(tree)
         ]
     empty = sorted(set(range(count)) - set(numbers))
     if leaves and empty:
