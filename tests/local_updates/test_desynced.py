@@ -1,5 +1,6 @@
 """DES-LOC against lists of workers, its degenerate cases, and what it sends."""
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -297,3 +298,35 @@ def test_one_number_leaves_out_a_field_that_has_a_counter_too():
     )
     state: Any = tx.init(jnp.zeros(3))
     assert len(state.averaged) == 2  # params and the trace
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Model:
+    """Fields that are called like those of optimizers' states."""
+
+    count: Any
+    nu: Any
+    params: Any
+
+
+@pytest.mark.parametrize("codes", [None, compression.quantize(8)])
+@pytest.mark.parametrize("periods", [2, {"params": 2, "nu": 1, "mu": 2}])
+def test_fields_of_the_params_are_none_of_the_optimizer(periods, codes):
+    tx = relaxjax.desynced(
+        optax.adam(0.1), "data", periods=periods, compressor=codes, seed=1
+    )
+
+    def train(gradient: Any) -> Any:
+        x = jax.tree.map(jnp.zeros_like, gradient)
+        state = tx.init(x)
+        for step in (1.0, -3.0):
+            scaled = jax.tree.map(lambda g, s=step: s * g, gradient)
+            updates, state = tx.update(scaled, state, x)
+            x = optax.apply_updates(x, updates)
+        return jax.tree.leaves((x, state))
+
+    rows = [jnp.array([[1.0, 2.0], [3.0, -5.0]]) * k for k in (1, 2, 4)]
+    step = jax.jit(jax.vmap(train, axis_name="data"))
+    named = dict(zip(("count", "nu", "params"), rows, strict=True))
+    helpers.assert_equal(step(Model(*rows)), step(named))

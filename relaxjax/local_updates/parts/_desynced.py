@@ -27,7 +27,7 @@ optimizer's; with a compressor the anchors, and the feedback's.
 """
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -147,10 +147,10 @@ def desynced(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, None, seed
     )
 
-    def means_of(own: Any) -> dict[str, _Mean]:
+    def means_of(own: Any, params: Any) -> dict[str, _Mean]:
         coded, names = compressor is not None, periods
         if not isinstance(names, Mapping):
-            names = [_PARAMS, *_fields_of_floats(own)]
+            names = [_PARAMS, *_fields_of_floats(own, params)]
         return {
             name: _Mean(exchange.reducer(), coded, name in nonnegative)
             for name in sorted(names)
@@ -163,8 +163,8 @@ def desynced(
 
     def init(params: optax.Params) -> Any:
         own = tx.init(params)
-        means = means_of(own)
-        fields = _fields(own, means)
+        means = means_of(own, params)
+        fields = _fields(own, means, params)
         if jax.tree.leaves(params):  # else an empty part of `optax.partition`
             for name, leaves in fields.items():
                 _check_field(name, leaves, own)
@@ -180,8 +180,8 @@ def desynced(
         exchange.require(state, updates, params, None)
         with optimizer_in_it():
             u, own = tx.update(updates, state.inner, params, **extra_args)
-        x, u, means = widened(params), widened(u), means_of(own)
-        named = {_PARAMS: optax.tree.add(x, u), **_fields(own, means)}
+        x, u, means = widened(params), widened(u), means_of(own, params)
+        named = {_PARAMS: optax.tree.add(x, u), **_fields(own, means, params)}
         averaged, times = [], times_of(means)
         for (name, mean), before in zip(means.items(), state.averaged, strict=True):
             last = here = times.due(state.step, name)
@@ -229,26 +229,38 @@ class _Mean(NamedTuple):
         return anchor, state._replace(anchor=anchor, reducer=reducer)
 
 
-def _fields_of_floats(state: Any) -> list[str]:
-    """Names of the innermost fields all of whose arrays are floats."""
+def _fields_of_floats(state: Any, params: Any) -> list[str]:
+    """Names of the innermost fields of optimizers all of whose arrays are floats."""
     kinds: dict[str, list[bool]] = {}
-    for path, leaf in jax.tree.leaves_with_path(state):
-        names = [k.name for k in path if isinstance(k, jax.tree_util.GetAttrKey)]
-        names = [name for name in names if name != "value"]  # of flax.nnx
-        if names:
+    for fields, _, leaf in _in_fields(state, params):
+        if fields:
             is_float = jnp.issubdtype(leaf.dtype, jnp.inexact)
-            kinds.setdefault(names[-1], []).append(is_float)
+            kinds.setdefault(fields[-1], []).append(is_float)
     return sorted(name for name, floats in kinds.items() if all(floats))
 
 
-def _fields(state: Any, names: Collection[str]) -> dict[str, dict[str, Any]]:
-    """By the name of a field, its arrays in all states that have it, by their paths."""
+def _fields(state: Any, names: Collection[str], params: Any) -> dict[str, Any]:
+    """By a field's name, its arrays by their paths: the outermost of these names."""
     found: dict[str, dict[str, Any]] = {n: {} for n in names if n != _PARAMS}
-    for path, leaf in jax.tree.leaves_with_path(state):
-        name = _field_of(path, found)
+    for fields, place, leaf in _in_fields(state, params):
+        name = next((name for name in fields if name in found), None)
         if name is not None:
-            found[name][_place(path)] = leaf
+            found[name][place] = leaf
     return found
+
+
+def _in_fields(state: Any, params: Any) -> Iterator[tuple[list[str], str, Any]]:
+    """The fields around each array of a state, its path, and the array.
+
+    Those of the params themselves, as of a module of Equinox, are not among them.
+    """
+    ends = {_keys(path) for path, _ in jax.tree.leaves_with_path(params)}
+    for path, leaf in jax.tree.leaves_with_path(state):
+        keys = _keys(path)
+        names = [getattr(k, "name", None) for k in keys]
+        ways = [i for i in range(len(keys)) if keys[i:] in ends and any(names[:i])]
+        fields = [x for x in names[: min(ways, default=None)] if x is not None]
+        yield fields, _place(path), leaf
 
 
 def _with_fields(state: Any, fields: dict[str, dict[str, Any]]) -> Any:
@@ -258,15 +270,13 @@ def _with_fields(state: Any, fields: dict[str, dict[str, Any]]) -> Any:
 
 
 def _place(path: Any) -> str:
+    return jax.tree_util.keystr(_keys(path))
+
+
+def _keys(path: Any) -> tuple[Any, ...]:
     """The path of a leaf, also where flax.nnx has wrapped the arrays of a state."""
     wrapper = jax.tree_util.GetAttrKey("value")
-    return jax.tree_util.keystr(tuple(key for key in path if key != wrapper))
-
-
-def _field_of(path: Any, names: Collection[str]) -> str | None:
-    """The outermost field on the way to a leaf that has one of these names."""
-    fields = (k.name for k in path if isinstance(k, jax.tree_util.GetAttrKey))
-    return next((name for name in fields if name in names), None)
+    return tuple(key for key in path if key != wrapper)
 
 
 def _check_field(name: str, leaves: dict[str, Any], state: Any) -> None:
