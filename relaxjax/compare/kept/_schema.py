@@ -67,7 +67,11 @@ def wrong_study(study: Any) -> str:
     for method in study["methods"]:
         if names - set(study["seconds"].get(method, ())):
             return f"'seconds' has no predictions of {method!r} for some network"
-    there = {"map": _map_of(study["methods"]), "seconds_source": Each(str)}
+    there = {
+        "map": _map_of(study["methods"]),
+        "seconds_source": Each(str),
+        "left_out": [str],
+    }
     return wrong({name: s for name, s in there.items() if name in study}, study)
 
 

@@ -42,10 +42,11 @@ class Results:
                 f"{path} is not as this version of relaxjax writes it ({says}): run "
                 "the command that made it once more, in another folder if need be"
             )
+        methods, others = self.study["methods"], self.study.get("left_out", ())
         self._records = [
             r
             for r in _records.read(self.folder)
-            if r["method"] in self.study["methods"]
+            if r["method"] in methods and r["key"] not in others
         ]
 
     def records(self) -> list[dict[str, Any]]:

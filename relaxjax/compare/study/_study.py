@@ -11,7 +11,6 @@ Cost: (tune + 1 + seeds) runs of each relaxation.
 
 import functools
 import itertools
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +21,8 @@ from typing import Any
 import jax
 
 from relaxjax._core.foreign._folders import local_path
-from relaxjax._core.foreign._json import number
 from relaxjax.compare.kept import _records
-from relaxjax.compare.page._results import STUDY, Results, conditions
+from relaxjax.compare.page._results import Results, conditions
 from relaxjax.compare.study import _identity as identity
 from relaxjax.compare.study import _runs
 from relaxjax.compare.study._asked import NETWORKS, Settings, require_buildable
@@ -39,7 +37,12 @@ from relaxjax.compare.study._seconds import (
     link_of,
 )
 from relaxjax.compare.study._seeds_at_once import Programs, group_of
-from relaxjax.compare.study._study_file import described, runs_of_all, study_there
+from relaxjax.compare.study._study_file import (
+    described,
+    runs_of_all,
+    study_there,
+    write_study,
+)
 from relaxjax.tasks import TASKS, Task, load, task_of
 
 Known = dict[str, _records.Record]
@@ -160,6 +163,7 @@ class Study:
         path = folder / f"results{part}.jsonl"
         mine = _runs.shard_of(self.methods, shard)
         known = {r["key"]: r for r in _records.read(folder)}
+        self._leave_out(folder, known)
         programs = Programs(self.shape, self.settings.seeds_at_once)
         told = progress or shown_here()
         while run := self._next(mine, known):
@@ -176,7 +180,20 @@ class Study:
                     _records.append(path, known[key])
         if any(method.conducted for method in self.methods):
             self._write(folder, command, list(known.values()))
+        self._leave_out(folder, known)
         return Results(folder)
+
+    def _leave_out(self, folder: Path, known: Known) -> None:
+        """Writes which records are of other rates, code or transformations.
+
+        No table counts them.
+        """
+        every = (self._planned(method, known) for method in self.methods)
+        runs = {self._key(run) for some in every for run in some}
+        write_study(
+            folder,
+            study_there(folder, self._asked) | {"left_out": sorted({*known} - runs)},
+        )
 
     def _done(self, known: Known) -> int:
         """The runs that are there; records of other code and settings are no runs."""
@@ -273,9 +290,7 @@ class Study:
             "conditions": conditions(),
             "command": command or before.get("command", ""),
         }
-        _records.write_whole(
-            folder / STUDY, json.dumps(said, indent=1, default=number) + "\n"
-        )
+        write_study(folder, said)
 
     @functools.cached_property
     def _asked(self) -> dict[str, Any]:

@@ -4,19 +4,26 @@ More seeds, methods and networks may be added to a study that is there; another 
 other steps, workers or rows, or another baseline make another study.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relaxjax._core.foreign._json import LARGE, read_json
+from relaxjax._core.foreign._json import LARGE, number, read_json
 from relaxjax._core.foreign._types import Each, wrong
+from relaxjax.compare.kept._records import write_whole
 from relaxjax.compare.page._results import STUDY
 from relaxjax.compare.study._asked import Settings
 from relaxjax.compare.study._methods import Method
 from relaxjax.compare.study._one_run import Shape
 
 _USED = {"asked": Each(object), "compute_seconds": float, "command": str}
+
+
+def write_study(folder: Path, said: Mapping[str, Any]) -> None:
+    """Writes what a study says of itself."""
+    write_whole(folder / STUDY, json.dumps(said, indent=1, default=number) + "\n")
 
 
 def study_there(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -302,6 +302,30 @@ def test_what_has_no_name_makes_other_runs(what):
     assert one != other
 
 
+def test_a_report_counts_the_runs_of_its_own_study(tmp_path):
+    """A transformation that changed, and changed back; then fewer rates."""
+
+    def tests(factor: float, tune: int = 1) -> list[Any]:
+        methods = {
+            "base": optax.chain(relaxjax.all_reduce("data"), optax.sgd(0.1 * factor)),
+            "rated": lambda rate: optax.chain(
+                relaxjax.all_reduce("data"), optax.sgd(rate)
+            ),
+        }
+        one = compare.Study(quadratic, methods, seeds=1, tune=tune, workers=2)
+        records = one.run(tmp_path).records()
+        assert compare.Results(tmp_path).records() == records
+        found = [(r["method"], r["learning_rate"], r["test"]) for r in records]
+        return sorted(found, key=str)
+
+    first, changed = tests(1.0), tests(2.0)
+    assert [x[0] for x in first] == [x[0] for x in changed] == ["base", "rated"]
+    assert first[0] != changed[0]
+    assert tests(1.0) == first
+    assert len(tests(1.0, tune=2)) > 2
+    assert tests(1.0) == first
+
+
 def test_seconds_that_are_stated_take_the_place_of_others(tmp_path):
     """And those that are there stay, with their source, where none are stated."""
 
