@@ -44,6 +44,22 @@ ROWS: dict[str, tuple[Any, int]] = {  # and how many of 14 steps are silent
     ),
     # Two counters: each step is counted as two, as it might be.
     "two": (optax.chain(SGD, gossip(5), relaxjax.local_sgd("data", 5)), 3),
+    # A phase that begins at step 3, where six more steps were to be silent.
+    "a shorter period": (
+        optax.chain(
+            SGD,
+            relaxjax.by_step(
+                {0: relaxjax.local_sgd("data", 9), 3: relaxjax.local_sgd("data", 3)}
+            ),
+        ),
+        5,
+    ),
+    "a method that begins": (
+        optax.chain(
+            SGD, gossip(9), relaxjax.from_step(relaxjax.local_sgd("data", 3), 3)
+        ),
+        2,
+    ),
     "one of two due each step": (optax.chain(SGD, gossip(1), gossip(4)), 7),
 }
 places = pytest.mark.parametrize("place", [mesh_of, emulate])

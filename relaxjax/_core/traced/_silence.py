@@ -112,18 +112,21 @@ def _is_silent(counter: jax.Array, last: int | jax.Array, since: jax.Array) -> b
 class Silence:
     """Knows on the host in which steps nothing is due.
 
-    It holds for the very counters that the last step returned, and for no others.
+    It holds for the very counters that the last step returned, and for no others, and
+    in the phase that was announced: the next one may be due at other steps.
     """
 
     def __init__(self) -> None:
         self._places: dict[Any, list[int]] = {}  # of what may be counters, by structure
         self._returned: list[Any] = []
         self._left: Any = 0
+        self._phase = jax.tree.structure(())  # of the state that a step was given
 
     def holds(self, state: Any) -> bool:
         """Whether nothing is due in a step of this state. May wait for the last one."""
-        counters = self._counters(state)
-        if len(counters) != len(self._returned):
+        counters, before = self._counters(state), self._phase
+        self._phase = jax.tree.structure(state)
+        if self._phase != before or len(counters) != len(self._returned):
             return False
         if any(a is not b for a, b in zip(counters, self._returned, strict=True)):
             return False
