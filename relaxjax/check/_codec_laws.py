@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from relaxjax.check._samples import drawer, noise_of
-from relaxjax.check._verdict import Verdict, refuted, spelled
+from relaxjax.check._verdict import Verdict, farthest, refuted, spelled
 from relaxjax.compression import Compressor
 
 
@@ -31,8 +31,8 @@ def linear(compressor: Compressor, size: int = 64) -> Verdict:
     apart = [compressor.decompress(p, size, noise) for p in (one, other)]
     summed = np.asarray(compressor.decompress(both, size, noise))
     expected = np.asarray(apart[0] + apart[1])
-    worst = int(np.abs(summed - expected).argmax())
-    if abs(summed - expected)[worst] > 1e-5 * np.abs(expected).max():
+    (worst,), off = farthest(summed, expected)
+    if off > 1e-5 * np.abs(expected).max():
         where = {"input": "two gauss", "size": size, "seed": 0, "element": worst}
         seen = f"{spelled(summed[worst])} of the sum"
         found = "payloads do not add"

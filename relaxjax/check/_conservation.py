@@ -16,7 +16,7 @@ import optax
 from jax.sharding import Mesh
 
 from relaxjax.check._run import KINDS, WORKERS, flat, gradients, moments, residuals
-from relaxjax.check._verdict import Verdict, refuted, unclaimed, verdict_of
+from relaxjax.check._verdict import Verdict, farthest, refuted, unclaimed, verdict_of
 from relaxjax.compression import NO_FEEDBACK, Compressor, error_feedback
 from relaxjax.gradients import all_reduce
 from relaxjax.workers import Emulation, emulate
@@ -63,9 +63,8 @@ def _difference(
     total: np.ndarray, seen: np.ndarray, kind: str, step: int
 ) -> tuple[Mapping[str, Any], float, float] | None:
     """Where the sums differ, what was expected there, and what is seen."""
-    off = np.abs(seen - total)
-    worst = int(np.nan_to_num(off, nan=np.inf).argmax())
-    if off[worst] <= _TOLERANCE * max(1.0, np.abs(total).max()):
+    (worst,), off = farthest(seen, total)
+    if off <= _TOLERANCE * max(1.0, np.abs(total).max()):
         return None
     where = {"gradients": kind, "seed": 1, "workers": WORKERS}
     where |= {"step": step, "element": worst}

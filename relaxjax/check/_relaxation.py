@@ -18,7 +18,8 @@ from jax.sharding import Mesh
 
 from relaxjax.check._conservation import LAW, conserves
 from relaxjax.check._run import WORKERS, flat, gradients, moments, start
-from relaxjax.check._verdict import Verdict, refuted, unclaimed, verdict_of
+from relaxjax.check._subjects import require_claims
+from relaxjax.check._verdict import Verdict, farthest, refuted, unclaimed, verdict_of
 from relaxjax.workers import Emulation, emulate, spread
 
 Make = Callable[
@@ -44,6 +45,9 @@ def relaxation_laws(
     Returns:
       A verdict for each law.
 
+    Raises:
+      ValueError: `claims` has another word.
+
     Example:
       >>> import optax, relaxjax
       >>> from relaxjax.check import relaxation_laws
@@ -54,6 +58,7 @@ def relaxation_laws(
       the same updates True
       one worker alone True
     """
+    require_claims("relaxation_laws: claims", "relaxation", claims)
     laws: dict[str, Callable[[], Verdict]] = {
         "the same updates": lambda: _same(make, "same" in claims),
         "one worker alone": lambda: _alone(make, "alone" in claims),
@@ -91,8 +96,8 @@ def _alone(make: Make, claimed: bool) -> Verdict:
     relaxed = moments(_sgd(make, 1, 0.1), steps, emulate(1))
     for step, (one, other) in enumerate(zip(plain, relaxed, strict=True)):
         x, y = flat(one.params)[0], flat(other.params)[0]
-        worst = int(np.abs(x - y).argmax())
-        if abs(x - y)[worst] > _TOLERANCE:
+        (worst,), off = farthest(x, y)
+        if off > _TOLERANCE:
             where = {"gradients": "gauss", "workers": 1, "step": step, "element": worst}
             words = "other steps than the optimizer's"
             failed = refuted(law, words, where, x[worst], y[worst])
@@ -116,9 +121,9 @@ def _on_devices(make: Make, mesh: Mesh | Emulation | None) -> Verdict:
     on_mesh = moments(_sgd(make, n, 0.1), steps, mesh)
     for step, (one, other) in enumerate(zip(emulated, on_mesh, strict=True)):
         x, y = flat(one.params), flat(other.params)
-        worst = np.unravel_index(np.abs(x - y).argmax(), x.shape)
-        if abs(x - y)[worst] > _TOLERANCE:
-            worker, element = map(int, worst)
+        worst, off = farthest(x, y)
+        if off > _TOLERANCE:
+            worker, element = worst
             where = {"gradients": "gauss", "workers": n, "step": step}
             where |= {"worker": worker, "element": element}
             expected = f"{x[worst]:.6g} as emulated"

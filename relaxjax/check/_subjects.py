@@ -16,7 +16,7 @@ of the file:
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -123,6 +123,16 @@ def _table(
     return rows
 
 
+def require_claims(where: str, kind: str, claims: Collection[str]) -> None:
+    """Refuses claims of which no law knows, and which would hold unseen."""
+    for claim in claims:
+        if claim not in CLAIMS[kind]:
+            raise ValueError(
+                f"{where} has {claim!r}; a {kind} may claim "
+                f"{', '.join(CLAIMS[kind]) or 'nothing: its law declares all'}"
+            )
+
+
 def _subject(name: str, function: Any, claims: Any, stated: Any) -> Subject:
     if not callable(function):
         raise ValueError(
@@ -144,12 +154,7 @@ def _subject(name: str, function: Any, claims: Any, stated: Any) -> Subject:
         )
     default = () if whole else CLAIMS[kind]
     claims = default if claims is None else tuple(claims)
-    for claim in claims:
-        if claim not in CLAIMS[kind]:
-            raise ValueError(
-                f"CLAIMS[{name!r}] has {claim!r}; a {kind} may claim "
-                f"{', '.join(CLAIMS[kind]) or 'nothing: its law declares all'}"
-            )
+    require_claims(f"CLAIMS[{name!r}]", kind, claims)
     return Subject(name, kind, make, claims, stated)
 
 

@@ -11,8 +11,15 @@ import numpy as np
 import optax
 
 from relaxjax.check._run import flat, moments
-from relaxjax.check._subjects import CLAIMS
-from relaxjax.check._verdict import Verdict, refuted, spelled, unclaimed, verdict_of
+from relaxjax.check._subjects import CLAIMS, require_claims
+from relaxjax.check._verdict import (
+    Verdict,
+    farthest,
+    refuted,
+    spelled,
+    unclaimed,
+    verdict_of,
+)
 from relaxjax.decentralized import gossip
 from relaxjax.topology import Topology
 from relaxjax.workers import emulate
@@ -39,12 +46,16 @@ def topology_laws(
     Returns:
       A verdict for each law.
 
+    Raises:
+      ValueError: `claims` has another word.
+
     Example:
       >>> from relaxjax import topology
       >>> from relaxjax.check import topology_laws
       >>> all(law.holds in (True, None) for law in topology_laws(topology.ring))
       True
     """
+    require_claims("topology_laws: claims", "topology", claims)
     graphs: list[Topology] = []
     law = "for every number of workers"
     first = verdict_of(law, lambda: _for_all(make, counts, graphs))
@@ -168,9 +179,8 @@ def _gossip(graphs: Sequence[Topology], claims: Collection[str]) -> Verdict:
     zeros = {"x": np.zeros(5, np.float32)}
     for step, now in enumerate(moments(tx, moves, emulate(n), zeros)):
         x, params = graph.matrix(step) @ x, flat(now.params)
-        off = np.abs(params - x)
-        if off.max() > 1e-5:
-            worker, element = map(int, np.unravel_index(off.argmax(), off.shape))
+        (worker, element), off = farthest(params, x)
+        if off > 1e-5:
             where = {"workers": n, "seed": 2, "step": step, "worker": worker}
             expected, seen = x[worker, element], params[worker, element]
             return refuted(law, "another mean", where, expected, seen)

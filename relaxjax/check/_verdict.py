@@ -68,6 +68,13 @@ def verdict_of(law: str, check: Callable[[], Verdict]) -> Verdict:
         return refuted(law, "it raised", {}, "a result", seen)
 
 
+def farthest(x: np.ndarray, y: np.ndarray) -> tuple[tuple[int, ...], float]:
+    """Where two arrays are farthest apart, and how far; a NaN is infinitely far."""
+    off = np.nan_to_num(np.abs(x - y), nan=np.inf)
+    place = tuple(map(int, np.unravel_index(off.argmax(), off.shape)))
+    return place, float(off[place])
+
+
 def spelled(values: Any) -> str:
     """The first few numbers of an array, as text."""
     flat = np.ravel(np.asarray(values))

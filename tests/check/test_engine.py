@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 
@@ -244,11 +245,13 @@ def test_a_skipped_and_a_private_nan_are_told_apart():
     assert laws["nothing is lost"].holds
 
 
-def test_devices_that_differ_from_emulation_are_refuted():
+@pytest.mark.parametrize("factor", [2, np.nan])
+def test_devices_that_differ_from_emulation_are_refuted(factor):
     def make(workers, optimizer):
         def update(updates, state, params: Any = None):
             on_a_mesh = bool(jax.typeof(params["bias"]).sharding.mesh.axis_names)
-            return jax.tree.map(lambda x: x * (1 + on_a_mesh), updates), state
+            times = factor if on_a_mesh else 1
+            return jax.tree.map(lambda x: x * times, updates), state
 
         odd = optax.GradientTransformation(lambda params: (), update)
         return optax.chain(relaxjax.all_reduce("data"), odd, optimizer)
@@ -278,3 +281,39 @@ def test_a_compressor_is_trained_bare_and_with_feedback():
     rows, verdict = bytes_of(subject, emulate(4))
     assert verdict.found.endswith("none compiled")
     assert rows[0].stated is None
+
+
+def test_a_nan_refutes_what_it_is_compared_in():
+    """0 / 0 where a worker is alone; a sum of payloads that decodes to NaN."""
+
+    def make(workers, optimizer):
+        def update(updates, state, params: Any = None):
+            others = 0.0 if workers == 1 else 1.0
+            return jax.tree.map(lambda x: x * others / others, updates), state
+
+        odd = optax.GradientTransformation(lambda params: (), update)
+        return optax.chain(relaxjax.all_reduce("data"), odd, optimizer)
+
+    laws = by_name(relaxation_laws(make, claims=("alone",)))
+    assert laws["one worker alone"].holds is False
+
+    def decompress(payload: Any, size: int, noise: Any) -> Any:
+        x, count = payload
+        return jnp.where(count == 1, x, jnp.nan)
+
+    counted = compression.Compressor(
+        "counted",
+        lambda x, noise: (x, jnp.ones((), jnp.int32)),
+        decompress,
+        Law(linear=True),
+    )
+    laws = by_name(compressor_laws(counted, draws=1, sizes=(7,)))
+    assert laws["linear"].holds is False
+
+
+@pytest.mark.parametrize("claims", [("Same",), "same", ("rows",)])
+def test_claims_of_no_law_are_refused(claims):
+    with pytest.raises(ValueError, match="may claim same, mean, alone"):
+        relaxation_laws(lambda *_: optax.identity(), claims=claims)
+    with pytest.raises(ValueError, match="may claim rows, columns"):
+        topology_laws(relaxjax.topology.ring, claims=("Same",))

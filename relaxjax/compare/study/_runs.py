@@ -95,4 +95,9 @@ def hopeless_at(
 def shard_of(found: Sequence[Method], shard: tuple[int, int]) -> list[Method]:
     """The methods of shard i of n, counted from 1: each i-th, dealt in turn."""
     index, count = shard
+    if not 1 <= index <= count:
+        raise ValueError(
+            f"Study.run: shard={shard!r} must be (i, n), the i-th of n parts, counted "
+            "from 1, as in (1, 2)"
+        )
     return list(found[index - 1 :: count])

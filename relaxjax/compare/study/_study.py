@@ -148,9 +148,11 @@ class Study:
           command: what to state as the command that made the study.
 
         Raises:
-          ValueError: the folder holds another study; a record cannot be read.
+          ValueError: the folder holds another study; a record cannot be read; a shard
+            that is none of 1 to n.
         """
         folder, began = local_path("Study.run", "out", out), time.monotonic()
+        mine = _runs.shard_of(self.methods, shard)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -161,7 +163,6 @@ class Study:
         self._write(folder, command)
         part = "" if shard == (1, 1) else "-{}of{}".format(*shard)
         path = folder / f"results{part}.jsonl"
-        mine = _runs.shard_of(self.methods, shard)
         known = {r["key"]: r for r in _records.read(folder)}
         self._leave_out(folder, known)
         programs = Programs(self.shape, self.settings.seeds_at_once)

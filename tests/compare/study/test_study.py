@@ -374,3 +374,11 @@ def test_a_rule_of_a_merge_is_an_option():
         named("diloco merge=mode", task)
     with pytest.raises(ValueError, match="has no option 'merge'"):
         named("gossip merge=median", task)
+
+
+@pytest.mark.parametrize("shard", [(0, 2), (3, 2), (-1, 2)])
+def test_a_shard_is_one_of_its_parts(shard, tmp_path):
+    one = compare.Study(quadratic, ["all_reduce", "gossip"], workers=2)
+    with pytest.raises(ValueError, match=r"must be \(i, n\), the i-th of n parts"):
+        one.run(tmp_path / "out", shard=shard)
+    assert not (tmp_path / "out").exists()
