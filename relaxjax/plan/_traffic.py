@@ -208,7 +208,7 @@ def neighbors(d: int, network: Network, p: PayloadSize, degree: int) -> Traffic:
     m = network.per_host
     if p.coded or m == 1 or network.hosts == 1:
         sent = degree * p.of(d)
-        traffic = over_links(network, sent, min(m, 2) * sent, degree, 0)
+        traffic = over_links(network, sent, sent, degree, 0)  # a ring leaves at two
         return traffic._replace(coded=(2 + degree) * 4.0 * d if p.coded else 0.0)
     chunk = -(-d // m)
     inside, across = 2 * (m - 1) * chunk * 4, degree * 4 * chunk

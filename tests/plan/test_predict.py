@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaxjax import plan
+from relaxjax import plan, topology
 from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._messages import PlannedMessage
 from relaxjax.plan._model import FORWARD
 from relaxjax.plan._predict import _step, exchange_seconds, predict
-from relaxjax.plan._traffic import Traffic
+from relaxjax.plan._traffic import PayloadSize, Traffic, neighbors
 from relaxjax.schedule import Cluster, Cost, Graph, Link, Policy, simulate
 
 MODEL = plan.Model(params={"w": jnp.zeros((4, 4))}, compute=3.0)  # 1 s of it forward
@@ -168,3 +168,19 @@ def test_the_backends_own_all_reduce_has_its_own_link():
         codec={"": 1.0},
     )
     assert predict(candidate(), MODEL, fast, 100).messages == pytest.approx(1 + 1 + 2)
+
+
+@pytest.mark.parametrize("per_host", [1, 2, 4])
+def test_coded_gossip_leaves_a_host_where_the_ring_does(per_host):
+    """Counted over the messages of the graph."""
+    workers, payload = 8, PayloadSize(lambda d: d, coded=True)
+    leaving = sum(
+        weight.pairs.count((i, j))
+        for weight in topology.ring(workers).messages(0)
+        for i in range(per_host)
+        for j in range(per_host, workers)
+    )
+    there = plan.Network(workers=workers, per_host=per_host, link=Link(0.0, 1.0))
+    found = neighbors(10, there, payload, degree=2)
+    assert found.line == 10 * leaving
+    assert found.sent == 20

@@ -74,7 +74,7 @@ def traffic_of(
         return Traffic(0.0)
     host = network.per_host
     if collective == "send":
-        crossing = min(stride, host) if network.hosts > 1 else 0
+        crossing = min(stride, host) if stride * n > host else 0
         inside = 0.0 if crossing == host else float(sent)
         line, steps = float(crossing * sent), int(inside > 0)
         return Traffic(sent, line, int(line > 0), inside, steps, 8.0 * size)

@@ -1,5 +1,6 @@
 """Legs inside a split model: stated, planned and compiled bytes, seconds by hand."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import activations, compression, plan
+from relaxjax.plan.inside._work import traffic_of
 from relaxjax.schedule import Link
 from tests.helpers import mesh_of
 
@@ -104,6 +106,20 @@ def test_seconds_inside_a_host_and_between_hosts():
     assert found["pipeline", "", ""].seconds == pytest.approx(
         2 * (1e-2 + 4 * ITEM / 1e6)
     )
+
+
+@pytest.mark.parametrize("host", [1, 2, 4, 8])
+@pytest.mark.parametrize("sizes", [(1, 2), (1, 4), (1, 16), (2, 2), (2, 4), (4, 2)])
+def test_a_send_crosses_hosts_where_its_stages_do(sizes, host):
+    """Counted: neighbors on "tensor" are neighbors on a host, then those in front."""
+    (tensor, stages), workers = sizes, 16
+    leaving = [0] * (workers // host)
+    for i in range(workers):
+        is_last = i // tensor % stages == stages - 1
+        leaving[i // host] += not is_last and (i + tensor) // host != i // host
+    network = replace(NETWORK, workers=workers, per_host=host)
+    found = traffic_of("send", 10, 1, stages, tensor, network)
+    assert found.line == 10 * max(leaving)
 
 
 def test_seconds_of_an_axis_over_two_hosts():
