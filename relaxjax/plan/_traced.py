@@ -32,6 +32,7 @@ from relaxjax.plan.forms._row_bytes import form_of
 from relaxjax.programs import first_steps
 from relaxjax.workers import emulate, workers_of
 
+_PLAIN = optax.identity()
 _COPIES = 2  # leaves of a shape that are traced; fragments need several
 
 
@@ -107,7 +108,9 @@ def traced_leaf(
     row: Relaxation, workers: int, leaf: jax.ShapeDtypeStruct, bucket_bytes: int
 ) -> tuple[float, int]:
     """Bytes of a leaf in a period and rounds, by the program of `_COPIES` of it."""
-    tx, mesh = _built(row, workers, bucket_bytes), emulate(workers)
+    # Some average its moments as well.
+    tx = _built(row, workers, bucket_bytes, optimizer=optax.scale_by_adam())
+    mesh = emulate(workers)
     where = workers_of(mesh, None, "plan")
     steps = first_steps(tx, [leaf] * _COPIES, where, row.period or 1)
     sent = float(np.sum([step.sent for step in steps], axis=0).max())
@@ -115,9 +118,12 @@ def traced_leaf(
 
 
 def _built(
-    row: Relaxation, workers: int, bucket_bytes: int | None = None
+    row: Relaxation,
+    workers: int,
+    bucket_bytes: int | None = None,
+    optimizer: optax.GradientTransformation = _PLAIN,
 ) -> optax.GradientTransformationExtraArgs:
     options = {}
     if bucket_bytes and "bucket_bytes" in row.options:
         options["bucket_bytes"] = bucket_bytes
-    return row.build("data", Training(optax.identity(), 0.0, 1, workers), **options)
+    return row.build("data", Training(optimizer, 0.0, 1, workers), **options)

@@ -61,8 +61,12 @@ def sent(line: str, axes: int, network: plan.Network, steps: int, model: plan.Mo
     [c for c in candidates(FLAT) if c.relaxation in TRACED and c.tx[0] != "#"],
     ids=lambda c: c.relaxation,
 )
-def test_lines_of_rows_known_by_their_trace_can_be_pasted(one):
-    sent(sized(one.tx, 2**20), 1, FLAT, one.every, MODEL)
+def test_lines_of_rows_known_by_their_trace_send_what_is_predicted(one):
+    """The optimizer's moments too, where they are averaged."""
+    model = plan.Model(params=[jnp.zeros((64, 64))] * 2, compute=1.0)
+    expected = sent(sized(one.tx, 2**20), 1, FLAT, one.every, model)
+    predicted = predict(one, model, FLAT, 2**20).nbytes * one.every
+    assert predicted == pytest.approx(expected, rel=0.02)
 
 
 def check_bytes(c: Candidate, network: plan.Network, bucket: int, model: plan.Model):

@@ -51,6 +51,11 @@ def _pairs(times: int, x: Leaf, n: int, size: int, share: int = 1) -> tuple[int,
     return _sums(n, times, *times * _pair(-(-x.size // share), size))
 
 
+def _with_moments(x: Leaf, n: int, size: int) -> tuple[int, int]:
+    """Params six times, a first moment twice and a second once, beside params."""
+    return _sums(n, 6, *9 * _pair(x.size, size))
+
+
 def _by_turns(x: Leaf, n: int, size: int) -> tuple[int, int]:
     """A worker's weight and what it brings, one worker after the other."""
     return _sums(n, 2 * n, *n * (1, *_pair(x.size, size)))
@@ -95,7 +100,7 @@ FORMS: Mapping[str, Form] = {
     "dion": partial(_matrices, lambda short, few: short * few),
     "dion2": partial(_matrices, lambda short, few: short),
     "bounded_staleness": partial(_pairs, 1),
-    "desynced": partial(_pairs, 6),
+    "desynced": _with_moments,
     "sparta": partial(_pairs, 1, share=200),
     "streaming_diloco": lambda x, n, size: _sums(n, 2, x.size, x.size),
     "decoupled_diloco": lambda x, n, size: _sums(n, 2, x.size, x.size, 1, 1),
