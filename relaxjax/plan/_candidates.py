@@ -16,7 +16,14 @@ from relaxjax._names import RELAXATIONS
 from relaxjax.compression import expression
 from relaxjax.plan._candidate import BUCKET, MERGE, Candidate, graph, line
 from relaxjax.plan._gradient_candidates import averaged, low_ranks
-from relaxjax.plan._messages import delayed, gossiped, low_rank, makes_smaller, reduced
+from relaxjax.plan._messages import (
+    delayed,
+    gossiped,
+    low_rank,
+    makes_smaller,
+    of_models,
+    reduced,
+)
 from relaxjax.plan._network import Network
 from relaxjax.plan._traced import builds, can_send, floats_kept, traced
 from relaxjax.plan._traffic import payload
@@ -107,7 +114,7 @@ def _seldom(row: Relaxation, network: Network) -> Iterator[Candidate]:
     for every in _PERIODS if variants else (row.period or 1,):
         for compressor in ("", *_CODED_MODELS) if variants else ("",):
             name, _, feedback = compressor.partition("+")
-            messages = reduced(row.sends.algorithm)
+            messages = of_models(reduced(row.sends.algorithm))
             how: dict[str, Any] = {}
             if name:
                 messages = reduced("two_shot", payload(name))

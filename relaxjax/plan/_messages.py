@@ -53,14 +53,15 @@ def reduced(
 ) -> Messages:
     """All gradients, bucket by bucket; in codes, vectors travel as they are.
 
-    So does `plain`, the share of all elements that is first in sending order.
+    So does `plain`, the share of all elements that is first in sending order. Elements
+    that are not coded have the bytes of their dtype, and codes are of float32.
     """
 
-    def messages(*inputs: Any) -> list[PlannedMessage]:
+    def messages(model: Model, *others: Any) -> list[PlannedMessage]:
         if not payload.coded:
-            return _by(algorithm, payload, *inputs)
-        coded = _by(algorithm, payload, *inputs, "matrix", plain)
-        rest = _by("psum", EXACT, *inputs, "vector", plain)
+            return _by(algorithm, payload, model, *others)
+        coded = _by(algorithm, payload, model.widened, *others, "matrix", plain)
+        rest = _by("psum", EXACT, model, *others, "vector", plain)
         return sorted(coded + rest, key=lambda m: m.ready or 0.0)
 
     return messages
@@ -85,7 +86,17 @@ def _by(
         )
         return _timed(model, buckets, traffic, native=True)
     exchange = EXCHANGES[algorithm]
-    return _timed(model, buckets, lambda b: exchange(_size(b), network, payload))
+
+    def one(bucket: Bucket) -> Traffic:
+        whole = exchange(_size(bucket), network, payload)
+        return whole if payload.coded else whole.in_items_of(_itemsize(bucket))
+
+    return _timed(model, buckets, one)
+
+
+def of_models(messages: Messages) -> Messages:
+    """The same messages of models, which travel in float32 or wider."""
+    return lambda model, *others: messages(model.widened, *others)
 
 
 def _psum(
@@ -97,7 +108,7 @@ def _psum(
         return psum(floats, network)._replace(coded=2 * 4 * _size(bucket))
     members = [leaves[segment.leaf] for segment in bucket.segments]
     sizes = [sum(members[i].size for i in few) for few in merge_small(members)]
-    each = [psum(size, network) for size in sizes]
+    each = [psum(x, network).in_items_of(_itemsize(bucket)) for x in sizes]
     total = _added(each, [1] * len(each))
     if not network.joined:
         return total
@@ -115,7 +126,7 @@ def gossiped(degree: int, payload: PayloadSize = EXACT) -> Messages:
             model, buckets, lambda b: neighbors(_size(b), network, payload, degree)
         )
 
-    return messages
+    return of_models(messages)
 
 
 def delayed(messages: Messages) -> Messages:
@@ -176,6 +187,11 @@ def _size(bucket: Bucket) -> int:
     return sum(segment.size for segment in bucket.segments)
 
 
+def _itemsize(bucket: Bucket) -> float:
+    """Bytes of an element, on average where dtypes are mixed."""
+    return bucket.nbytes / max(1, _size(bucket))
+
+
 def _timed(
     model: Model,
     buckets: tuple[Bucket, ...],
@@ -187,7 +203,7 @@ def _timed(
 
     Buckets of one size have the same traffic, which is computed once.
     """
-    known: dict[tuple[int, int], Traffic] = {}
+    known: dict[tuple[int, int, int], Traffic] = {}
     messages = []
     for ready, group in model.grouped(buckets, MOST):
         each, times = [], []

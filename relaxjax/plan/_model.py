@@ -12,7 +12,7 @@ matrices:
 
 import functools
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -21,10 +21,11 @@ import jax.numpy as jnp
 from relaxjax._core._arrays import own_names, shapes_of
 from relaxjax._core._buckets import Bucket, Segment
 from relaxjax._core._sending_order import sent_before
+from relaxjax._core._tree import wide
 from relaxjax._core.foreign._ranges import PARAMS, SECONDS
 from relaxjax.gradients import label_leaves
 
-Groups = list[tuple[float, dict[tuple[int, int], list[Bucket]]]]
+Groups = list[tuple[float, dict[tuple[int, int, int], list[Bucket]]]]
 
 FORWARD = 1 / 3
 """Share of a step's computation that comes before the first gradient."""
@@ -108,6 +109,22 @@ class Model:
         """Elements of all params."""
         return sum(x.size for x in self.leaves)
 
+    @functools.cached_property
+    def nbytes(self) -> int:
+        """Bytes of all params."""
+        return sum(x.size * x.dtype.itemsize for x in self.leaves)
+
+    @functools.cached_property
+    def widened(self) -> "Model":
+        """The model with params in float32 or wider, as they travel when averaged."""
+        if all(x.dtype == wide(x.dtype) for x in self.leaves):
+            return self
+        params = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, wide(x.dtype)),
+            shapes_of(self.params),
+        )
+        return replace(self, params=params)
+
     def part(self, kind: str, plain: float = 0.0) -> Any:
         """The params that are compressed ("matrix") or not ("vector"); others are None.
 
@@ -159,7 +176,8 @@ class Model:
             for start in range(0, len(buckets), size):
                 alike, ready = {}, 0.0
                 for bucket in buckets[start : start + size]:
-                    key = sum(s.size for s in bucket.segments), len(bucket.segments)
+                    elements = sum(s.size for s in bucket.segments)
+                    key = elements, bucket.nbytes, len(bucket.segments)
                     alike.setdefault(key, []).append(bucket)
                     ready = max(ready, *map(self.ready, bucket.segments))
                 found.append((ready, alike))

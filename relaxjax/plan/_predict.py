@@ -56,7 +56,7 @@ def predict(
         seconds=((every - 1) * model.compute + exchange) / every,
         messages=sum(each) / every,
         nbytes=sum(m.traffic.sent for m in messages) / every,
-        memory=4.0 * model.size * (4 + candidate.keeps),
+        memory=4.0 * (model.nbytes + model.size * candidate.keeps),
         bucket_bytes=bucket_bytes,
     )
 

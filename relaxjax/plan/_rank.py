@@ -144,7 +144,7 @@ def best_bucket(
         asked = [min(check_bucket_bytes(size), _WHOLE) for size in sizes]
         return min(tried(*asked), key=_seconds)
     (usual,) = each = tried(BUCKET_BYTES)
-    whole = min(4 * model.size, _WHOLE)
+    whole = min(model.nbytes, _WHOLE)
     slow = usual.seconds > model.compute * (1 + _GAIN) and whole > BUCKET_BYTES
     if slow and candidate.buckets:
         each += tried(whole)

@@ -117,7 +117,7 @@ def sharded(
     check_asked(criterion, quality, memory)
     whole = [c for c in candidates(network, _WHOLE) if c.relaxation in _WHOLE]
     held = {"all_reduce": 4.0, "parameter_server": 2.0 + 2.0 / network.workers}
-    found = [replace(c, keeps=held[c.relaxation] - 4) for c in whole]
+    found = [replace(c, keeps=_kept(held[c.relaxation], model)) for c in whole]
     found += [_candidate(way, model, network) for way in _possible(network)]
     rows = [
         Row(
@@ -159,10 +159,15 @@ def _candidate(way: Way, model: Model, network: Network) -> Candidate:
         tx=f"loss = relaxjax.fsdp.gathered(loss, {where}{''.join(codes)}{extra})\n"
         "shards, opt_state = relaxjax.fsdp.init(optimizer, params, mesh)",
         why=way.why,
-        keeps=_held(way, model, network) - 4.0,
+        keeps=_kept(_held(way, model, network), model),
         compressor=f"quantize{min(way.bits.values())}" if way.bits else "",
         axes=len(axes),
     )
+
+
+def _kept(held: float, model: Model) -> float:
+    """What is held beside four of each parameter, in float32, of its own dtype."""
+    return (held - 4.0) * model.nbytes / (4 * model.size)
 
 
 def _held(way: Way, model: Model, network: Network) -> float:

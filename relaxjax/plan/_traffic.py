@@ -70,6 +70,13 @@ class Traffic(NamedTuple):
         within = network.inside.seconds(self.inside, self.steps)
         return between + within + self.coding(network, codec)
 
+    def in_items_of(self, itemsize: float) -> "Traffic":
+        """The same exchange of elements of so many bytes, where these are of 4."""
+        sent, line, inside = (
+            x * itemsize / 4 for x in (self.sent, self.line, self.inside)
+        )
+        return self._replace(sent=sent, line=line, inside=inside)
+
     def coding(self, network: Network, codec: str = "") -> float:
         """Seconds of these in which a worker encodes and decodes."""
         return self.coded / network.codec_rate(codec)

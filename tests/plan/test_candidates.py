@@ -81,6 +81,23 @@ def test_bytes_are_those_of_the_line(c: Candidate):
     check_bytes(c, FLAT, 8 * 2**20, MODEL if c.fits(MODEL) else WIDER)
 
 
+NARROW = plan.Model(
+    params=[jnp.zeros((128, 96), jnp.bfloat16), jnp.zeros((64, 96))], compute=1.0
+)
+"""Gradients travel in their own dtype, and models in float32."""
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize(
+    "c", [c for c in STATED if not c.options], ids=lambda c: c.label
+)
+def test_bytes_of_narrow_params_are_those_of_the_line(c: Candidate):
+    check_bytes(c, FLAT, 8 * 2**20, NARROW)
+    assert predict(c, NARROW, FLAT, 8 * 2**20).memory == NARROW.nbytes * 4 + (
+        4 * NARROW.size * c.keeps
+    )
+
+
 @pytest.mark.parametrize(
     "c", [c for c in candidates(HOSTS) if c.axes == 2][:6], ids=lambda c: c.label
 )
