@@ -103,8 +103,18 @@ class Post:
                 return
             self._wake.wait(self._poll)
             self._wake.clear()
+        self._empty()
         with self._changed:
             self._changed.notify_all()
+
+    def _empty(self) -> None:
+        """Sends what the last `exchange` has handed over, before the island leaves."""
+        if self._outbox is None:
+            return
+        try:
+            self._turn()
+        except Exception as error:
+            self._voice.say(f"the last contribution did not go out: {error}")
 
     def _turn(self) -> None:
         self._take(self._channel.adopt())

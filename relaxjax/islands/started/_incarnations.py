@@ -14,6 +14,11 @@ from relaxjax.islands.started._members_of import drawn
 SECONDS_TO_END = 5.0  # from SIGTERM to SIGKILL
 _SOON = 20.0  # seconds from a start to an end that counts as soon
 _TRIES = 5
+_BY_OTHERS = {
+    0,
+    *(-x for x in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)),
+}
+"""Ends that are no failure of the program; JAX itself ends by SIGABRT."""
 _PAUSE = 0.2  # seconds after the first failure; 4 and 9 times as long after the next
 _SPARE_AFTER = 3.0  # seconds from a start to that of the next spare process
 
@@ -106,7 +111,8 @@ class Place:
         self.status = code = self.process.returncode
         pid, self.process = self.process.pid, None
         soon = time.monotonic() - self._since < _SOON
-        self._failures = self._failures + 1 if soon and code > 0 else 0
+        failed = soon and code not in _BY_OTHERS
+        self._failures = self._failures + 1 if failed else 0
         how = f"status {code}" if code >= 0 else signal.Signals(-code).name
         return f"{self.name} (process {pid}) ended by {how}"
 

@@ -309,3 +309,23 @@ def test_members_and_half_written_files_do_not_pile_up(tmp_path):
     (tmp_path / "tmp" / "folder").mkdir()
     Folder(tmp_path)
     assert sorted(os.listdir(tmp_path / "tmp")) == ["folder", "new"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_last_contributions_go_out_before_islands_leave(tmp_path, count):
+    """Whoever joins next has them: nobody's last H steps are lost."""
+    how: dict[str, Any] = RUN | FAST | {"mode": "decoupled", "fragments": 1}
+    how |= {"outer_rate": 1.0, "outer_momentum": 0.0, "merge": "mean"}
+    there = [
+        islands.join(PARAMS, f"folder:{tmp_path}", f"island{i}", **how)
+        for i in range(count)
+    ]
+    for number, island in enumerate(there):
+        params = jax.tree.map(lambda x, i=number: x + 2.0 * i + 1, PARAMS)
+        for _ in range(H):
+            params = island.exchange(params)
+    for island in there:
+        island.close()
+    with islands.join(PARAMS, f"folder:{tmp_path}", "later", **how) as later:
+        assert later.version == 1
+        np.testing.assert_allclose(later.params["a"], np.full(8, count), rtol=1e-6)

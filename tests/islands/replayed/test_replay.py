@@ -20,6 +20,7 @@ from relaxjax.islands.common import _log as log
 from relaxjax.islands.common._files import seal
 from relaxjax.islands.common._status import status
 from relaxjax.islands.replayed._replay import replay
+from relaxjax.islands.started import _incarnations
 from relaxjax.islands.started._supervise import supervise
 from tests.islands.world import SETTINGS, World
 
@@ -230,13 +231,20 @@ def test_killed_islands_come_back_and_the_run_ends(tmp_path, capfd):
     assert f"{len(keys)} equal to the bit" in own.output
 
 
-@pytest.mark.slow
-def test_a_script_that_fails_is_given_up(tmp_path, capfd):
+@pytest.mark.parametrize(
+    ("end", "words"), [("sys.exit(3)", "status 3"), ("os.abort()", "SIGABRT")]
+)
+def test_a_script_that_fails_is_given_up(end, words, tmp_path, monkeypatch, capfd):
+    """JAX aborts where it fails a check: that is no kill from outside."""
+    monkeypatch.setattr(_incarnations, "_PAUSE", 0.01)
+    monkeypatch.setattr(_incarnations, "_TRIES", 3)
     script = tmp_path / "train.py"
-    script.write_text("import sys; sys.exit(3)")
+    script.write_text(f"import os, sys; {end}")
     command = [sys.executable, str(script)]
     assert supervise(command, ["a"], f"folder:{tmp_path}/run") == 1
-    assert "ended by status 3; given up" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert said.count(f"ended by {words}") == 3
+    assert f"ended by {words}; given up" in said
 
 
 def test_a_script_that_is_not_there(tmp_path):
