@@ -22,7 +22,7 @@ from relaxjax.activations._two_ways import (
     require_dimension,
     ways,
 )
-from relaxjax.collectives import mapped
+from relaxjax.collectives import landed, mapped
 from relaxjax.compression import Compressor
 
 
@@ -76,7 +76,7 @@ def all_to_all(
     places = split_axis % x.ndim, concat_axis % x.ndim
     # JAX's own has no gradient under shard_map where the two differ (jax 0.12).
     if chosen.exact and (tiled or places[0] == places[1]):
-        return lax.all_to_all(x, name, *places, tiled=tiled)
+        return landed(lax.all_to_all(x, name, *places, tiled=tiled), name)
     arrived = chosen.call(
         parts,
         lambda x, code: exchanged(x, name, code),

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax.activations._rows import Code, as_dtype, width_of
-from relaxjax.collectives import distribute, from_wire, gather, to_wire
+from relaxjax.collectives import distribute, from_wire, gather, landed, to_wire
 from relaxjax.collectives import send as permuted
 
 Pairs = Sequence[tuple[int, int]]
@@ -45,7 +45,7 @@ def gathered(x: jax.Array, name: str, code: Code | None) -> jax.Array:
 def exchanged(x: jax.Array, name: str, code: Code | None) -> jax.Array:
     """[n, ..] of x [n, ..]: row j goes to worker j."""
     if code is None:
-        return distribute(x, name)
+        return landed(distribute(x, name), name)
     each = code.decode(distribute(code.encode(x, name), name), width_of(x))
     return as_dtype(each.reshape(x.shape), x.dtype)
 
@@ -53,7 +53,7 @@ def exchanged(x: jax.Array, name: str, code: Code | None) -> jax.Array:
 def sent(x: jax.Array, name: str, pairs: Pairs, code: Code | None) -> jax.Array:
     """x [..] of this worker's sender, or zeros for a worker without a sender."""
     if code is None:
-        y = permuted(x, name, pairs)
+        y = landed(permuted(x, name, pairs), name)
     else:
         bits = permuted(code.encode(x[None], name), name, pairs)
         y = as_dtype(code.decode(bits, width_of(x[None])).reshape(x.shape), x.dtype)

@@ -41,7 +41,7 @@ __getattr__, __dir__, __all__ = door(
         "coded._compressed_two_shot": "scattered",
         "exact._hierarchical": "two_axes",
         "wire._messages": "chunks_of distribute from_wire gather gather_all mapped "
-        "send to_wire",
+        "landed send to_wire",
         "wire._one_by_one": "LeafTransfer after_on_cpu all_after once_arrived "
         "one_by_one",
         "wire._payload": "message opened places",

@@ -96,6 +96,7 @@ from relaxjax.collectives.wire._messages import distribute as distribute
 from relaxjax.collectives.wire._messages import from_wire as from_wire
 from relaxjax.collectives.wire._messages import gather as gather
 from relaxjax.collectives.wire._messages import gather_all as gather_all
+from relaxjax.collectives.wire._messages import landed as landed
 from relaxjax.collectives.wire._messages import mapped as mapped
 from relaxjax.collectives.wire._messages import send as send
 from relaxjax.collectives.wire._messages import to_wire as to_wire

@@ -26,6 +26,7 @@ from relaxjax.collectives.exact._two_shot import (
     scatter_reduce,
     two_shot_wire_bytes,
 )
+from relaxjax.collectives.wire._messages import landed
 from relaxjax.topology import Topology
 
 
@@ -61,7 +62,7 @@ def hierarchical_neighbor_change(
         return x
     chunk = scatter_reduce(x, inner) / lax.axis_size(inner)
     chunk = chunk + neighbor_change(chunk, outer, topology, round)
-    return gather_chunks(chunk, inner, x) - x
+    return landed(gather_chunks(chunk, inner, x) - x, inner)
 
 
 def hierarchical_neighbor_wire_bytes(

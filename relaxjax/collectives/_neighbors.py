@@ -23,7 +23,7 @@ from jax import lax
 
 from relaxjax._core._axis import on_devices
 from relaxjax._core._cond import switch
-from relaxjax.collectives.wire._messages import Pairs, is_target, send
+from relaxjax.collectives.wire._messages import Pairs, is_target, landed, send
 from relaxjax.collectives.wire._payload import Codec, message, opened
 from relaxjax.topology import Topology, table_of
 
@@ -51,9 +51,9 @@ def neighbor_change(
       [3. 3.]
     """
     if topology.period == 1:
-        return _whole(_by_messages(x, name, topology, 0), name)
+        return landed(_by_messages(x, name, topology, 0), name)
     if not on_devices(name):
-        return _whole(_by_table(x, name, topology, round), name)
+        return landed(_by_table(x, name, topology, round), name)
     of = functools.partial(_by_messages, name=name, topology=topology)
     rounds = [functools.partial(of, round=k) for k in range(topology.period)]
     return switch(round, rounds, x)
@@ -103,7 +103,7 @@ def neighbor_payloads(
     decoded = [codec.decode(payload, x.size, place)]
     for pairs, _ in topology.messages():
         received = opened(codec, send(bits, name, pairs), x.size, place)
-        decoded.append(jnp.where(is_target(name, pairs), received, 0))
+        decoded.append(landed(jnp.where(is_target(name, pairs), received, 0), name))
     return decoded
 
 
@@ -115,16 +115,7 @@ def neighbor_message(x: jax.Array, name: str, pairs: Pairs) -> jax.Array:
       name: the axis.
       pairs: pairs (source, target); a worker is each at most once.
     """
-    return _whole(jnp.where(is_target(name, pairs), send(x, name, pairs), 0), name)
-
-
-def _whole(x: jax.Array, name: str) -> jax.Array:
-    """What all workers have taken from each other before any of them goes on.
-
-    Where they are rows of one array, XLA for CPU (jax 0.12) adds to rows that others
-    are still to read, if those have gone through a barrier, as a bucket does.
-    """
-    return x if on_devices(name) else lax.optimization_barrier(x)
+    return landed(jnp.where(is_target(name, pairs), send(x, name, pairs), 0), name)
 
 
 def _by_messages(x: jax.Array, name: str, topology: Topology, round: int) -> jax.Array:

@@ -283,3 +283,45 @@ def test_a_checkpoint_that_does_not_say_how_it_was_cut(to, tmp_path, monkeypatch
     after, _ = saved_and_restored(tmp_path, apart(state), mesh, like, other)
     assert_wholes(after, apart(state))
     helpers.assert_close(fsdp.whole(after[0]), jax.tree.map(lambda x: x + 1, PARAMS), 0)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(
+    "feedback", [compression.error_feedback, compression.loco], ids=["ef14", "loco"]
+)
+def test_what_gradients_of_shards_owe_stays(feedback, workers):
+    """Of layers too, each of which has codes of its own; a gradient carries floats."""
+    exact = feedback is compression.error_feedback
+
+    def begun(n: int) -> Any:
+        mesh = emulate(n)
+        shards, _ = fsdp.init(optax.sgd(0.1), PARAMS, mesh, layers=["layers"])
+        sent = fsdp.gathered(lambda p: p, "data", gradients=feedback(CODE))
+        state = {name: fsdp.init_state(sent, x, mesh) for name, x in shards.items()}
+        return shards, state
+
+    def owed(state: Any) -> list[np.ndarray]:
+        def is_debt(x: Any) -> bool:
+            return hasattr(x, "codes") or hasattr(x, "residual")
+
+        def of(x: Any) -> np.ndarray:
+            if exact:
+                return np.mean(x.residual, axis=0)
+            ones = [1] * (x.codes.ndim - x.largest.ndim)
+            scale = np.reshape(x.largest, (*x.largest.shape, *ones)) / 127
+            return np.mean(np.asarray(x.codes, np.float32) * scale, axis=0)
+
+        return [of(x) for x in jax.tree.leaves(state, is_leaf=is_debt) if is_debt(x)]
+
+    def filled(path: Any, x: Any) -> Any:
+        if path[-1].name not in ("codes", "largest", "residual"):
+            return x
+        return jnp.asarray(rng.integers(1, 99, x.shape), x.dtype)
+
+    (shards, state), rng = begun(4), np.random.default_rng(0)
+    state = jax.tree.map_with_path(filled, state)
+    (_, after), _ = resized((shards, state), begun(workers))
+    before, after = owed(state), owed(after)
+    assert len(before) == len(PARAMS)
+    for x, y in zip(before, after, strict=True):
+        np.testing.assert_allclose(y, x, rtol=1e-6 if exact else 0, atol=0.5)

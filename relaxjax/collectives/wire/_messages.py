@@ -51,8 +51,17 @@ def for_each_axis(
     for name in reversed(axes_of(axis_name)):
         alone = lax.axis_size(name) == 1 or x.size == 0
         with meeting_over(name):
-            x = nothing_to_send(x, name) if alone else one_axis(x, name)
+            x = nothing_to_send(x, name) if alone else landed(one_axis(x, name), name)
     return x
+
+
+def landed(x: jax.Array, name: str) -> jax.Array:
+    """What all workers have taken from each other before any of them goes on.
+
+    Where they are rows of one array, XLA for CPU (jax 0.12) adds to rows that others
+    are still to read, if those have gone through a barrier, as a bucket does.
+    """
+    return x if on_devices(name) else lax.optimization_barrier(x)
 
 
 def send(x: jax.Array, name: str, pairs: Pairs) -> jax.Array:

@@ -40,23 +40,29 @@ _LEVELS = 127
 def _merged_codes(leaf: Leaf, merge: Merge) -> np.ndarray:
     """Codes of the merged residual; their rounding error is lost, as in each step."""
     rows = _merged_residual(leaf, merge)
-    most = _largest(rows)
-    return np.rint(rows / np.where(most > 0, most, 1) * _LEVELS).astype(np.int8)
+    most = _beside(rows, _largest(rows, leaf.beside("largest")))
+    whole = np.rint(rows / np.where(most > 0, most, 1) * _LEVELS)
+    return whole.astype(leaf.rows.dtype)  # floats where a gradient carries them
 
 
 def _merged_scale(leaf: Leaf, merge: Merge) -> np.ndarray:
-    return _largest(_merged_residual(leaf.beside("codes"), merge)).ravel()
+    return _largest(_merged_residual(leaf.beside("codes"), merge), leaf)
 
 
 def _merged_residual(leaf: Leaf, merge: Merge) -> np.ndarray:
-    codes, largest = leaf.rows, leaf.beside("largest").rows
-    scale = largest.reshape(-1, *[1] * (codes.ndim - 1)) / _LEVELS
-    return merge(leaf, codes.astype(np.float32) * scale)
+    codes = leaf.rows.astype(np.float32)
+    scale = leaf.beside("largest").rows / _LEVELS
+    return merge(leaf, codes * _beside(codes, scale))
 
 
-def _largest(rows: np.ndarray) -> np.ndarray:
-    axes = tuple(range(1, rows.ndim))
-    return np.max(np.abs(rows), axis=axes, keepdims=True, initial=0)
+def _largest(rows: np.ndarray, like: Leaf) -> np.ndarray:
+    """Of each worker, or of each of a worker's layers."""
+    axes = tuple(range(like.rows.ndim, rows.ndim))
+    return np.max(np.abs(rows), axis=axes, initial=0)
+
+
+def _beside(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    return scales.reshape(*scales.shape, *[1] * (rows.ndim - scales.ndim))
 
 
 class LoCoState(NamedTuple):
