@@ -47,6 +47,7 @@ class Post:
         self._arrived: dict[int, Fragment] = {}
         self._merged: set[int] = set()
         self._outbox: Offer | None = None
+        self._offered = 0  # the last merge that it is for
         self._error: Exception | None = None
         self._failing: set[str] = set()
         self._changed, self._wake = threading.Condition(), threading.Event()
@@ -60,7 +61,7 @@ class Post:
     def send(self, offer: Offer) -> None:
         """Hands over a contribution; one that has not gone out yet is replaced."""
         with self._changed:
-            self._outbox = offer
+            self._outbox, self._offered = offer, offer.version
         self._wake.set()
 
     def arrived(self) -> News:
@@ -108,10 +109,14 @@ class Post:
             self._changed.notify_all()
 
     def _empty(self) -> None:
-        """Sends what the last `exchange` has handed over, before the island leaves."""
-        if self._outbox is None:
+        """What the last `exchange` has handed over, before the island leaves.
+
+        Who is the last one takes the lease in one turn, and merges in the next.
+        """
+        if self._offered <= self._version:
             return
         try:
+            self._turn()
             self._turn()
         except Exception as error:
             self._voice.say(f"the last contribution did not go out: {error}")
