@@ -110,7 +110,8 @@ def _rotated(name: str, block_size: int, scale, law: Law) -> Compressor:
         bits = unpack(payload.codes, 1, width(size))
         signs = hadamard(bits.astype(jnp.float32) * 2 - 1)
         signs = signs * flips(signs.shape, noise)
-        return flat_of(signs * payload.scale[:, None], size)
+        scale = payload.scale[:, None]
+        return flat_of(saturated(signs * scale, scale), size)
 
     return Compressor(name, compress, decompress, law, random=True)
 

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from relaxjax._core._extremes import extremes
 from relaxjax.compression._blocks import checked_blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
-from relaxjax.compression._scaling import over
+from relaxjax.compression._scaling import over, saturated
 
 
 class MinMaxUint8Payload(NamedTuple):
@@ -73,7 +73,7 @@ def min_max_uint8(*, block_size: int | None = None) -> Compressor:
     def decompress(payload, size, noise):
         most, scale, lowest = _grid(payload.low[:, None], payload.high[:, None])
         q = cut.of(payload.codes).astype(jnp.float32)
-        return flat_of((q + lowest) / scale * most, size)
+        return flat_of(saturated((q + lowest) / scale * most, most), size)
 
     def delta(d: int) -> float:
         b = cut.width(d)

@@ -285,3 +285,17 @@ def test_decoding_needs_only_the_payload_and_what_is_shared(row):
     if noise is not None:
         noise = noise._replace(own=noise.own + 1)
     assert (decode(payload, noise) == expected).all()
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("name", ROWS)
+def test_what_is_near_the_largest_float_comes_back_finite(name):
+    """What a code rounds up, or a rotation brings together, would be infinite."""
+    make, rng = ROWS[name].make, np.random.default_rng(0)
+    draw, top = drawer(make(), 8), float(np.finfo(np.float32).max)
+    for size in (1, 3, 7, 64):
+        for sign in (np.array, np.abs, lambda x: -np.abs(x)):
+            x = sign(rng.normal(size=size))
+            for share in (1.0, 0.999):
+                out = draw(np.float32(x / np.abs(x).max() * share * top))
+                assert np.isfinite(out).all(), (size, share)

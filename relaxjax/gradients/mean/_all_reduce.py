@@ -113,7 +113,8 @@ def all_reduce(
         a pytree of `PartitionSpec` over those, like the updates. Each device then
         sends its own shard, and nothing is gathered. Without it, only psum is allowed
         there.
-      seed: seed of random compressors.
+      seed: seed of random compressors. Two reducers of one seed, as in
+        `optax.partition`, draw the same numbers: give each its own.
 
     Returns:
       A gradient transformation, for floating (or complex) leaves of any shape and
