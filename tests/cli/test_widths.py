@@ -5,6 +5,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from relaxjax._core.foreign._words import fixed
 from relaxjax.cli._app import COMMANDS, app, load
 from relaxjax.cli.printed._plan_table import show as print_plan
 from relaxjax.plan import Model, Network, Ranking, rank
@@ -89,3 +90,30 @@ def test_a_plan_in_a_narrow_terminal_has_names_and_figures_whole(
     for row in [ranking.choice, *others[:11]]:
         step = f"{1e3 * row.seconds:.1f}"
         assert re.search(rf"{re.escape(row.label)}\s+{re.escape(step)}\s", text)
+
+
+def test_what_is_small_is_no_zero():
+    small = ["--params", "500", "--compute-ms", "0.01", "--workers", "4"]
+    lines = output("plan", *small, "--bandwidth-gbps", "10", width=120)
+    rows = [line for line in lines if "unmeasured" in line or "lossy" in line]
+    assert rows
+    for row in rows:
+        figures = [float(x) for x in row.split() if re.fullmatch(r"[\d.]+", x)]
+        assert figures, row
+        assert min(figures) > 0, row
+
+
+@pytest.mark.parametrize(
+    ("value", "places", "text"),
+    [
+        (0.049, 1, "0.049"),
+        (0.05, 1, "0.1"),
+        (0.0009999, 2, "0.0010"),
+        (-0.00002, 4, "-0.000020"),
+        (0.0, 2, "0.00"),
+        (float("nan"), 2, "nan"),
+        (1234.5, 1, "1234.5"),
+    ],
+)
+def test_two_digits_are_left_of_a_small_number(value, places, text):
+    assert fixed(value, places) == text

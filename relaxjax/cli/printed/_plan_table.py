@@ -10,13 +10,14 @@ from rich.console import Console
 from rich.table import Table
 
 from relaxjax import plan as planner
+from relaxjax._core.foreign._words import fixed
 from relaxjax.cli.printed._tables import show as show_table
 
 _COLUMNS: dict[str, Callable[["planner.Row"], str]] = {
-    "step ms": lambda row: f"{1e3 * row.seconds:.1f}",
-    "messages ms": lambda row: f"{1e3 * row.prediction.messages:.1f}",
-    "MB sent": lambda row: f"{row.prediction.nbytes / 1e6:.3f}",
-    "memory GB": lambda row: f"{row.prediction.memory / 1e9:.2f}",
+    "step ms": lambda row: fixed(1e3 * row.seconds, 1),
+    "messages ms": lambda row: fixed(1e3 * row.prediction.messages, 1),
+    "MB sent": lambda row: fixed(row.prediction.nbytes / 1e6, 3),
+    "memory GB": lambda row: fixed(row.prediction.memory / 1e9, 2),
 }
 _LEFT_OUT = ("messages ms", "memory GB")  # where names would not be whole
 _FIGURES_WIDE = 62  # columns of a terminal for all figures beside the name
@@ -104,13 +105,13 @@ def show_split(split: "planner.Split") -> None:
         table.add_row(
             f"{leg.axis} {leg.workers}" if plain else "",
             ", ".join(element or "16 bits" for element in (leg.forward, leg.backward)),
-            *(f"{nbytes / 1e6:.3f}" for nbytes in leg.sent),
-            f"{1e3 * leg.seconds:.1f}",
+            *(fixed(nbytes / 1e6, 3) for nbytes in leg.sent),
+            fixed(1e3 * leg.seconds, 1),
             f"{leg.seconds / (leg.seconds + split.compute):.0%}",
         )
     console.print(table)
     console.print(
         f"A worker computes {1e3 * split.compute:g} ms a step, and holds "
-        f"{split.memory / 1e9:.2f} GB of params, gradients and moments.",
+        f"{fixed(split.memory / 1e9, 2)} GB of params, gradients and moments.",
         highlight=False,
     )

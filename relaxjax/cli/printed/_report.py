@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from rich.table import Table
 
+from relaxjax._core.foreign._words import fixed
 from relaxjax.check import strict_json
 from relaxjax.tasks import Data
 
@@ -155,8 +156,8 @@ def table(records: Sequence[Record], *, caption: str, width: int) -> Table:
         result.add_column(name, justify="right", no_wrap=True)
     rows: dict[str, Callable[[Record], str]] = {
         "workers": lambda r: str(r.workers),
-        "training loss": lambda r: f"{r.loss:.4f}",
-        f"held-out {_words(first.metric_name)}": lambda r: f"{r.metric:.4f}",
+        "training loss": lambda r: fixed(r.loss, 4),
+        f"held-out {_words(first.metric_name)}": lambda r: fixed(r.metric, 4),
         "bytes per step": lambda r: f"{r.bytes_per_step:,.0f}",
         "steps per second": lambda r: f"{r.steps_per_second:.1f}",
         "spread": lambda r: f"{r.spread:.3g}",

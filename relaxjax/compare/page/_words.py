@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from relaxjax._core.foreign._words import fixed
 from relaxjax.compare.kept._settings import StudyRuns, setting_of
 from relaxjax.compare.kept._summary import Row, Summary
 from relaxjax.compare.kept._verdicts import ALIKE, BETTER, NONE, WORSE
@@ -29,10 +30,10 @@ def scaled(value: float | None, unit: str) -> str:
 
 
 def metric(value: float | None) -> str:
-    """Four decimals, or four digits of what is larger."""
+    """Four decimals, or four digits of what is larger, or two of what is smaller."""
     if value is None:
         return UNKNOWN
-    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.4g}"
+    return fixed(value, 4) if abs(value) < 100 else f"{value:,.4g}"
 
 
 def mean_and_spread(row: Row) -> str:
