@@ -112,7 +112,8 @@ class Checkpoints:
           TypeError: `step` is not a whole number, or a leaf has another type.
           ValueError: arrays do not have an axis over the workers; the folder has a
             checkpoint as new or newer, which a restart would take instead: the run has
-            restored an older one, or none; another one of this process saves there.
+            restored an older one, or none; another one of this process saves there; it
+            was closed.
           OSError: the save before this one could not be written, by one process or
             several; all of them raise it.
         """

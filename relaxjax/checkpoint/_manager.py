@@ -70,6 +70,7 @@ class Store:
         self._first = jax.process_index() == processes[0]
         self._thread = ThreadPoolExecutor(1, initializer=is_writer)
         self._under_way: _Save | None = None
+        self._is_closed = False
         self.at: int | None = None
         self.known: int | None = None
         self._before: int | None = None  # `at` before the save under way
@@ -84,7 +85,14 @@ class Store:
         return steps_seen(self.directory, len(self._processes))
 
     def require_writer(self, asked: str, remedy: str) -> None:
-        """Refuses nothing: this run writes here."""
+        """Refuses one that was closed: another run may write here since then."""
+        del remedy
+        if self._is_closed:
+            raise ValueError(
+                f"{asked} of Checkpoints that were closed: another run may write to "
+                f"{self.directory} by now; save before close(), or inside of `with`, "
+                "or open the folder again"
+            )
 
     def wait_for(self, step: int, timeout: float | None) -> None:
         """Refused: nobody else writes here."""
@@ -146,6 +154,7 @@ class Store:
             if together or len(self._processes) == 1:
                 self.wait()
         finally:
+            self._is_closed = True
             self._thread.shutdown()
             self._lock.release()
 

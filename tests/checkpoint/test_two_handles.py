@@ -126,3 +126,14 @@ def test_a_lock_whose_owner_has_no_name_yet_is_looked_at_again(
             Checkpoints(tmp_path, MESH)
     assert len(looks) > 1
     first.close()
+
+
+def test_a_closed_one_writes_no_more(tmp_path):
+    """Another run may have the folder since then; it still reads."""
+    with Checkpoints(tmp_path, MESH, every=1) as saves:
+        saves.save(1, state(1))
+    with pytest.raises(ValueError, match=r"save: step 2 of Checkpoints .* closed"):
+        saves.save(2, state(2))
+    with pytest.raises(ValueError, match=r"forget_newer=True .* closed"):
+        saves.restore(state(), step=1, forget_newer=True)
+    assert saves.restore(state())[0] == 1

@@ -22,7 +22,8 @@ def local_path(caller: str, name: str, value: str | os.PathLike[str]) -> Path:
       value: what the user gave.
 
     Raises:
-      ValueError: an address of another kind, such as gs://bucket/run.
+      ValueError: an address of another kind, such as gs://bucket/run; `~name` of no
+        user.
     """
     text = os.fspath(value)
     if address := _ADDRESS.fullmatch(text):
@@ -35,7 +36,13 @@ def local_path(caller: str, name: str, value: str | os.PathLike[str]) -> Path:
                 "local one and copy it there"
             )
         text = "/" + unquote(rest.removeprefix("localhost/"))
-    return Path(text).expanduser()
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ValueError(
+            f"{caller}: {name}={text!r} is in the home folder of nobody here: write "
+            f"./{text} for a folder of that name"
+        ) from error
 
 
 def own_cache() -> Path:

@@ -86,3 +86,10 @@ def test_a_command_says_so_too(tmp_path, monkeypatch, capsys):
         app(asked)
     assert "'gs://bucket/run' is an address" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_home_of_nobody_is_refused():
+    with pytest.raises(
+        ValueError, match=r"'~no_such_user/x' .* write \./~nobody"
+    ):
+        local_path("f", "x", "~no_such_user/x")
