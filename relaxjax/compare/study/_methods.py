@@ -41,6 +41,7 @@ class Method(NamedTuple):
       known: names of its options.
       conducted: `conducted(options, steps, workers)` is the method under a controller;
         None: nothing decides while it trains.
+      text: its name with options, where a user calls it something else.
     """
 
     label: str
@@ -50,6 +51,7 @@ class Method(NamedTuple):
     usual: float = 1.0
     known: frozenset[str] = frozenset()
     conducted: Callable[[Options, int, int], Conducted] | None = None
+    text: str = ""
 
 
 class Planned(NamedTuple):
@@ -173,12 +175,20 @@ def methods(relaxations: Sequence[Any] | Mapping[str, Any], task: Task) -> list[
             for i, x in enumerate(relaxations)
         }
     found = [
-        named(x, task) if isinstance(x, str) else own(label, x)
+        _labeled(label, named(x, task)) if isinstance(x, str) else own(label, x)
         for label, x in relaxations.items()
     ]
     if not found:
         raise ValueError("relaxations=[] compares nothing: name two or more")
     return found
+
+
+def _labeled(label: str, method: Method) -> Method:
+    """A named method, as the user calls it."""
+    label = " ".join(str(label).split())
+    if label == method.label:
+        return method
+    return method._replace(label=label, text=method.label)
 
 
 def settings(method: Method, rate: float, tune: int, grid: Grid) -> list[Setting]:

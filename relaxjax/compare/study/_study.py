@@ -223,13 +223,16 @@ class Study:
         )
 
     def _own(self, method: Method, rate: float) -> str:
-        """A digest of a user's own transformation; a relaxation's name says it all."""
+        """A digest of a user's own transformation; a relaxation's name says it all.
+
+        Where it is called something else, its name with options.
+        """
         known, shape = (method.label, rate), self.shape
         if not method.name and known not in self._digests:
             tx = method.build(rate, {}, shape.steps, shape.workers)
             rows = shape.workers, shape.batch_size
             self._digests[known] = identity.step_digest(tx, self._task(0), *rows)
-        return self._digests.get(known, "")
+        return method.text or self._digests.get(known, "")
 
     @functools.cached_property
     def _decides(self) -> dict[str, Any]:

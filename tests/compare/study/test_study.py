@@ -382,3 +382,23 @@ def test_a_shard_is_one_of_its_parts(shard, tmp_path):
     with pytest.raises(ValueError, match=r"must be \(i, n\), the i-th of n parts"):
         one.run(tmp_path / "out", shard=shard)
     assert not (tmp_path / "out").exists()
+
+
+def test_labels_of_a_mapping_are_those_of_the_report(tmp_path):
+    """And what they stand for tells runs apart, also from one of that name."""
+
+    def keys(**named: str) -> list[str]:
+        one = compare.Study(quadratic, named, workers=2, seeds=1, tune=1)
+        assert [method.label for method in one.methods] == [*named]
+        return keys_of(one)
+
+    first, other = keys(gossip="diloco"), keys(gossip="diloco sync_every=2")
+    assert len({*first, *other, *keys(gossip="gossip")}) == 3
+    assert keys(gossip="gossip") == keys_of(
+        compare.Study(quadratic, ["gossip"], workers=2, seeds=1, tune=1)
+    )
+    mine = {"plain": "all_reduce", "far": "diloco sync_every=2"}
+    one = compare.Study(quadratic, mine, workers=2, seeds=1, tune=1)
+    records = one.run(tmp_path).records()
+    assert [record["method"] for record in records] == ["plain", "far"]
+    assert "far" in compare.Results(tmp_path).table()
