@@ -33,6 +33,17 @@ SHORT: dict[str, tuple[Make, int]] = {
         ),
         2,
     ),
+    "slow_momentum of a rate that falls": (
+        lambda period: optax.chain(
+            optax.sgd(0.1),
+            relaxjax.slow_momentum(
+                "data",
+                period,
+                learning_rate=optax.exponential_decay(0.1, 3, 0.5),
+            ),
+        ),
+        2,
+    ),
     "decoupled_diloco": (
         lambda period: relaxjax.decoupled_diloco(
             optax.sgd(0.1),

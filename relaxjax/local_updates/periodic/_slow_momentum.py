@@ -25,7 +25,7 @@ from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax.compression import Compressor
 from relaxjax.local_updates.common._local_steps import ExchangeSpec, local_steps
 from relaxjax.local_updates.periodic._diloco import outer_step
-from relaxjax.periods import Period, calendar
+from relaxjax.periods import Period
 
 _CALLER = "slow_momentum"
 
@@ -34,7 +34,8 @@ class SlowMomentumState(NamedTuple):
     """The outer state of `slow_momentum`.
 
     Attributes:
-      steps: int32, the number of local steps up to the last outer step.
+      steps: int32, the number of local steps up to the last outer step; under a
+        schedule, up to the last step.
       momentum: u, like the anchor.
     """
 
@@ -96,7 +97,6 @@ def slow_momentum(
     """
     require_momentum(_CALLER, momentum)
     rate = learning_rate or (lambda _: 1.0)
-    times = calendar(_CALLER, "sync_every", sync_every)
 
     def init(params: optax.Params) -> Any:
         return SlowMomentumState(
@@ -106,7 +106,7 @@ def slow_momentum(
     def update(updates, state, params=None) -> Any:
         del params
         steps, u = state
-        h = times.length(steps)
+        h = 0 if callable(sync_every) else int(sync_every)  # `_counted` has them
         g = jnp.asarray(rate(steps + h - 1), jnp.float32)
         u = jax.tree.map(lambda u, d: momentum * u + d / g, u, updates)
         moved = jax.tree.map(lambda u: -slow_learning_rate * g * u, u)
@@ -116,4 +116,21 @@ def slow_momentum(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
     )
     step = outer_step(exchange, optax.GradientTransformation(init, update))
-    return local_steps(exchange, sync_every, step.init, step.update)
+    rounds = local_steps(exchange, sync_every, step.init, step.update)
+    return _counted(rounds) if callable(sync_every) else rounds
+
+
+def _counted(
+    rounds: optax.GradientTransformationExtraArgs,
+) -> optax.GradientTransformationExtraArgs:
+    """Rounds whose outer step knows how many steps there were with this one.
+
+    A schedule is no answer: `periods.lasting` may have set another end.
+    """
+
+    def update(updates, state, params=None, **extra_args) -> Any:
+        outer = state.kept.outer._replace(steps=state.step.taken + 1)
+        state = state._replace(kept=state.kept._replace(outer=outer))
+        return rounds.update(updates, state, params, **extra_args)
+
+    return optax.GradientTransformationExtraArgs(rounds.init, update)
