@@ -110,6 +110,9 @@ from relaxjax.gradients.mean._factored_product import (
 from relaxjax.gradients.mean._factored_product import (
     factored_product_wire_bytes as factored_product_wire_bytes,
 )
+from relaxjax.gradients.mean._matrices_only import (
+    compress_matrices as compress_matrices,
+)
 from relaxjax.gradients.momenta._arc_top_k import ArcTopKState as ArcTopKState
 from relaxjax.gradients.momenta._arc_top_k import arc_top_k as arc_top_k
 from relaxjax.gradients.momenta._deep_gradient_compression import (
@@ -277,6 +280,7 @@ __all__ = [
     "combine_then_adapt",
     "compare",
     "compiled_wire_bytes",
+    "compress_matrices",
     "compression",
     "consensus",
     "consensus_distance",

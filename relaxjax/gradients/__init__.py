@@ -19,6 +19,7 @@ __getattr__, __dir__, __all__ = door(
         "momenta._demo": "DemoState demo",
         "momenta._dion": "DionState dion",
         "momenta._dion2": "Dion2State dion2",
+        "mean._matrices_only": "compress_matrices",
         "mean._factored_product": "factored_product factored_product_wire_bytes",
         "adaptive._one_bit_adam": "OneBitAdamState one_bit_adam",
         "adaptive._one_bit_lamb": "OneBitLambState one_bit_lamb",

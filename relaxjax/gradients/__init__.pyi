@@ -54,6 +54,9 @@ from relaxjax.gradients.mean._factored_product import (
 from relaxjax.gradients.mean._factored_product import (
     factored_product_wire_bytes as factored_product_wire_bytes,
 )
+from relaxjax.gradients.mean._matrices_only import (
+    compress_matrices as compress_matrices,
+)
 from relaxjax.gradients.mean._matrices_only import label_leaves as label_leaves
 from relaxjax.gradients.mean._matrices_only import reducer as reducer
 from relaxjax.gradients.mean._packing import map_buckets as map_buckets
@@ -98,6 +101,7 @@ __all__ = [
     "before_step",
     "bounded_staleness",
     "by_step",
+    "compress_matrices",
     "dc_asgd",
     "deep_gradient_compression",
     "delay",

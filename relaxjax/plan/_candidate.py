@@ -84,14 +84,10 @@ def line(row: Relaxation, *args: str, axes: int = 1, **keywords: object) -> str:
     )
 
 
-def partly_coded(plain: float, **keywords: object) -> str:
-    """An all-reduce with keywords, of all but the share that is sent first."""
-    coded, rest = (_joined(1, (), words) + BUCKET for words in (keywords, {}))
-    return (
-        f"tx = optax.chain(optax.partition({{False: relaxjax.all_reduce({coded}), "
-        f"True: relaxjax.all_reduce({rest})}}, "
-        f"lambda params: relaxjax.schedule.sent_first(params, {plain})), optimizer)"
-    )
+def in_codes(row: Relaxation, *, axes: int = 1, **keywords: object) -> str:
+    """The line of an all-reduce in codes, but for biases and scales."""
+    exact = line(row, axes=axes, **keywords)
+    return exact.replace("relaxjax.all_reduce(", "relaxjax.compress_matrices(")
 
 
 def _joined(axes: int, args: tuple[str, ...], keywords: dict[str, object]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from relaxjax._core._relaxation import Relaxation
 from relaxjax.compression import COMPRESSORS, expression
-from relaxjax.plan._candidate import Candidate, line, partly_coded
+from relaxjax.plan._candidate import MERGE, Candidate, in_codes, line
 from relaxjax.plan._messages import low_rank, makes_smaller, reduced
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
@@ -65,7 +65,7 @@ def _coded(row: Relaxation, name: str) -> Iterator[Candidate]:
         axes = 2 if algorithm == "hierarchical" else 1
         yield Candidate(
             messages=reduced(algorithm, size),
-            tx=line(row, axes=axes, **_keywords(name, feedback, algorithm)),
+            tx=in_codes(row, axes=axes, **_keywords(name, feedback, algorithm)),
             axes=axes,
             why="gradients travel in codes"
             + (", and what those lose is sent later" if feedback else ""),
@@ -79,7 +79,9 @@ def _partly_coded(row: Relaxation, name: str) -> Iterator[Candidate]:
     for plain in _SHARES:
         yield Candidate(
             messages=reduced("two_shot", size, plain),
-            tx=partly_coded(plain, **_keywords(name, feedback, "two_shot")),
+            tx=in_codes(
+                row, **_keywords(name, feedback, "two_shot"), plain=str(plain)
+            ).replace(MERGE, ""),
             options={"plain": plain},
             fits=functools.partial(_splits, plain),
             why=f"the first {plain:.0%} as they are behind the backward pass, "

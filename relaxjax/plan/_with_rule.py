@@ -47,7 +47,8 @@ def with_rule(rule: Rule, candidates: Iterable[Candidate]) -> Iterator[Candidate
 
 
 def _keyword(c: Candidate) -> str:
-    return "op" if "relaxjax.all_reduce(" in c.tx else "merge"
+    reduces = "relaxjax.all_reduce(", "relaxjax.compress_matrices("
+    return "op" if any(x in c.tx for x in reduces) else "merge"
 
 
 def _source(rule: Rule) -> str:

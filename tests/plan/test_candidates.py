@@ -85,6 +85,29 @@ NARROW = plan.Model(
     params=[jnp.zeros((128, 96), jnp.bfloat16), jnp.zeros((64, 96))], compute=1.0
 )
 """Gradients travel in their own dtype, and models in float32."""
+BIASED = plan.Model(
+    params={"a": jnp.zeros((128, 96)), "b": jnp.zeros(640)}, compute=1.0
+)
+"""A vector that is large enough to be seen."""
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize(
+    "c",
+    [c for c in STATED if c.relaxation.startswith("all_reduce") and not c.options],
+    ids=lambda c: c.label,
+)
+def test_bytes_of_biases_are_those_of_the_line_and_of_training(c: Candidate):
+    """They are not coded: so was the quality measured."""
+    check_bytes(c, FLAT, 8 * 2**20, BIASED)
+    training = Training(optax.identity(), 0.0, 1, FLAT.workers)
+    built = parse(c.relaxation).build("data", training)
+    mesh = relaxjax.emulate(FLAT.workers)
+    expected = relaxjax.wire_bytes(built, BIASED.params, mesh)
+    assert (
+        relaxjax.wire_bytes(pasted(sized(c.tx, 8 * 2**20)), BIASED.params, mesh)
+        == expected
+    )
 
 
 @pytest.mark.few(4)
