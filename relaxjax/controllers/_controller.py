@@ -84,7 +84,8 @@ def controller(
       start: the level before the first reading.
       reads: names of the readings that the rule needs.
       memory: what it remembers before the first reading.
-      dwell: steps between two changes at least; 0: it may change at each reading.
+      dwell: steps between two changes at least; 0: it may change at each reading. A
+        reading that would change the level earlier leaves `memory` as it was.
       caller: the name that errors begin with.
 
     Returns:
@@ -119,6 +120,7 @@ def controller(
             remembered, wanted = rule(record.memory, last.level, told)
             held = wanted != level and record.since > 0 and step < record.since + dwell
             level, why = (level, "dwell") if held else (wanted, "rule")
+            remembered = record.memory if held else remembered  # it is still to come
         since = record.since if level == last.level else step
         decisions = (*record.decisions, Decision(step, level, why, told))
         return Record(decisions, remembered, since)

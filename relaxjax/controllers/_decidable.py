@@ -46,6 +46,17 @@ def require_decidable(
     def has(row: Relaxation) -> bool:
         return what in row.options or (what == "compressor" and row.compressors)
 
+    def is_read(row: Relaxation) -> bool:
+        """Whether its optimizer sees common updates, whose sums are read."""
+        return has(row) and not row.apart and "freeze_step" not in row.options
+
+    if has(row) and not is_read(row):
+        able = [x.name for x in rows if is_read(x)]
+        raise ValueError(
+            f"relaxation {row.name!r} takes no {option}={text}: a controller reads the "
+            "sums of updates that are common to the workers, and of these its "
+            f"optimizer has none; {listed(able)} {'do' if len(able) > 1 else 'does'}"
+        )
     if not has(row):
         able = [x.name for x in rows if has(x)]
         raise ValueError(

@@ -15,11 +15,13 @@ number, relative to it, is taken for it.
 Cost: a few operations on single numbers; nothing is sent.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._core._checks import require_whole
+from relaxjax._core._checks import is_traced, require_whole
 from relaxjax.periods._calendar import LONGEST, Schedule
 
 _CALLER = "periods.qsr"
@@ -53,7 +55,7 @@ def qsr(
 
     Raises:
       ValueError: `alpha` or `power` is negative; `least`, `most` or `steps` is below 1,
-        or `most` below `least`; `warm_up < 0`.
+        or `most` below `least`; `warm_up < 0`; the rate begins at 0 without a warm-up.
 
     Example:
       >>> import relaxjax
@@ -69,6 +71,12 @@ def qsr(
     if steps is not None:
         require_whole(_CALLER, "steps", steps)
     rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
+    if callable(learning_rate) and not warm_up and _is_zero(rate(0)):
+        raise ValueError(
+            f"{_CALLER}: learning_rate is 0 at the first step, by which workers would "
+            "meet first after as many steps as there are; pass warm_up=, the number of "
+            "steps in which it rises"
+        )
 
     def period(step: jax.Array | int) -> jax.Array:
         eta = jnp.asarray(rate(step), jnp.float32)
@@ -78,6 +86,10 @@ def qsr(
         return h if steps is None else _cut(h, steps - jnp.asarray(step))
 
     return period
+
+
+def _is_zero(rate: Any) -> bool:
+    return not is_traced(rate) and float(rate) == 0
 
 
 def _cut(h: jax.Array, left: jax.Array) -> jax.Array:

@@ -38,15 +38,23 @@ class _Steady(NamedTuple):
 
 class _Scheduled(NamedTuple):
     asked: dict[str, Asked]
+    whole: dict[str, int]
 
     def start(self) -> dict[str, Meetings]:
         return {name: one.start() for name, one in self.asked.items()}
 
     def due(self, now: Any, name: str) -> bool | jax.Array:
-        return self.asked[name].due(now[name])
+        return self.asked[name].due(self._own(now, name))
 
     def after(self, now: Any) -> Any:
-        return {name: one.after(now[name]) for name, one in self.asked.items()}
+        return {n: one.after(self._own(now, n)) for n, one in self.asked.items()}
+
+    def _own(self, now: Any, name: str) -> Meetings:
+        """The counters; a whole number is one, whoever has set another end."""
+        one = now[name]
+        if name not in self.whole:
+            return one
+        return one._replace(next=one.begun + self.whole[name])
 
     def alike(self) -> dict[str, int]:
         first = self.asked["params"].schedule
@@ -73,7 +81,8 @@ def together(caller: str, periods: Mapping[str, Period]) -> Together:
                 caller, f"periods[{name!r}]", x if callable(x) else _constant(x)
             )
             for name, x in periods.items()
-        }
+        },
+        whole,
     )
 
 

@@ -78,6 +78,13 @@ def test_ada_comm_shortens_where_the_loss_does_not_say_so():
     assert decided(controllers.ada_comm(10, shrink=1), rising)[-1] == 10
 
 
+def test_ada_comm_sees_a_rate_that_fell_while_nothing_might_change():
+    """32 is 10 times the root of what the rate fell by."""
+    told = losses([4, 4, 4, 4], (0.1, 0.1, 0.01, 0.01))
+    assert decided(controllers.ada_comm(10), told)[-2:] == [32, 16]
+    assert decided(controllers.ada_comm(10, dwell=15), told) == [10, 10, 5, 5, 32]
+
+
 @pytest.mark.parametrize("rates", [(0.0, 0.1), (0.1, 0.0), (0.0, 0.0)], ids=str)
 def test_ada_comm_at_a_rate_of_nothing(rates):
     """F_0 and eta_0 before a warm-up has begun, or the end of a cosine."""

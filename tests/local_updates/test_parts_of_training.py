@@ -133,3 +133,23 @@ def test_params_and_state_may_be_donated_together():
     params = {"w": jnp.ones((2, 3)), "b": jnp.ones(3)}
     helpers.assert_no_shared_buffer((params, post_local_sgd().init(params)))
     assert jax.tree.leaves(post_local_sgd().init(params))
+
+
+@pytest.mark.parametrize("end", [0, 2])
+def test_phases_of_what_begins_later_are_set_by_the_host_too(end):
+    """The state made at the switch is as the step was given it."""
+    reducer = relaxjax.power_sgd("data", rank=1, start_after=end, min_compression=0)
+    lock_step = before_step(relaxjax.all_reduce("data"), 3)
+    tx = optax.chain(lock_step, from_step(reducer, 3), optax.sgd(0.1))
+
+    def train_step(params, opt_state, batch):
+        grads = jax.tree.map(lambda x: x * batch.mean(), params)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, {"n": batch.mean()}
+
+    mesh = emulate(2)
+    state = relaxjax.init(tx, {"w": jnp.ones((6, 8))}, mesh)
+    step = relaxjax.data_parallel(train_step, mesh)
+    for _ in range(8):
+        *state, _ = step(*state, jnp.ones((2, 3)))
+    assert relaxjax.spread(state[0]) < 1e-6

@@ -89,3 +89,19 @@ def test_a_period_that_is_too_short_is_as_long_as_a_tables(name):
     make, short = SHORT[name]
     table = models(make(periods.table([(0, LONG), (LONG, short)])), None)
     np.testing.assert_array_equal(models(make(periods.table([LONG])), short), table)
+
+
+def test_a_whole_number_beside_a_schedule_is_not_set():
+    """Moments of a fixed period, and params whose period a controller decides."""
+    fixed = {"params": periods.table([4]), "trace": 12}
+    tx = relaxjax.desynced(optax.sgd(0.1, 0.9), "data", periods=fixed)
+    params, grads = jnp.zeros(N), jnp.arange(float(N))
+    state = jax.vmap(tx.init, axis_name="data")(params)
+    step, met = jax.jit(jax.vmap(tx.update, axis_name="data")), []
+    for number in range(1, 26):
+        updates, state = step(grads + params, state, params)
+        params = optax.apply_updates(params, updates)
+        if relaxjax.spread(state.inner[0].trace) == 0:
+            met.append(number)
+        state = periods.lasting(state, 4) if number % 4 == 0 else state
+    assert met == [12, 24]

@@ -149,3 +149,11 @@ def test_what_is_refused(made, said):
 def test_many_equal_periods_are_one_row():
     rule = periods.table([2] * 9000 + [3])
     assert periods.meetings(rule, 18009)[-4:] == [18000, 18003, 18006, 18009]
+
+
+def test_a_rate_that_rises_from_nothing_needs_its_warm_up():
+    """Else workers would first meet after 2^30 steps, or at the end of the run."""
+    rate = optax.warmup_cosine_decay_schedule(0.0, 0.008, 50, 300)
+    with pytest.raises(ValueError, match=r"0 at the first step, .* pass warm_up="):
+        periods.qsr(rate, 0.0175, steps=300)
+    assert len(periods.meetings(periods.qsr(rate, 0.0175, warm_up=50), 300)) > 20

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import optax
 
 from relaxjax._core._checks import require_params, require_transformation, require_whole
-from relaxjax._core._phases import Clock, clock, phased
+from relaxjax._core._phases import Clock, clock, hosted, phased
 from relaxjax._core.traced._marks import of_own_state
 
 
@@ -109,7 +109,7 @@ def from_step(
         time, inside = state
         require_params(params, "from_step", "with which it begins")
         if time.phase == starting:
-            inside = inner.init(params)
+            inside = hosted(inner.init(params), by_host=time.hosted)
         if time.phase != waiting:
             updates, inside = inner.update(updates, inside, params, **extra_args)
         return updates, PartOfTrainingState(time.tick(), inside)

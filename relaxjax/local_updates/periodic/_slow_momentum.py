@@ -108,8 +108,13 @@ def slow_momentum(
         steps, u = state
         h = 0 if callable(sync_every) else int(sync_every)  # `_counted` has them
         g = jnp.asarray(rate(steps + h - 1), jnp.float32)
-        u = jax.tree.map(lambda u, d: momentum * u + d / g, u, updates)
-        moved = jax.tree.map(lambda u: -slow_learning_rate * g * u, u)
+        over = jnp.where(g == 0, 0, 1 / g)  # a rate of 0 has moved nothing
+
+        def step(u: jax.Array, d: jax.Array) -> jax.Array:
+            return momentum * u + d * over.astype(u.dtype)
+
+        u = jax.tree.map(step, u, updates)
+        moved = jax.tree.map(lambda u: -slow_learning_rate * g.astype(u.dtype) * u, u)
         return moved, SlowMomentumState(steps + h, u)
 
     exchange = ExchangeSpec(
