@@ -62,7 +62,10 @@ def trees(seed: int, axes: Any) -> Any:
 def trained(name: str, axes: Any, compiled: Callable[..., Any], at_once: int) -> Any:
     """The models after some steps, `at_once` in each function that is `compiled`."""
     row, places = parse(name).row, [*axes]
-    how = {"bucket_bytes": ALONE} if "bucket_bytes" in row.options else {}
+    known = {"bucket_bytes": ALONE, "sync_every": 2, "periods": 2}
+    how = {key: x for key, x in known.items() if key in row.options}
+    period = parse(name).period(**how)
+    assert period is None or row.name == "desynced" or period <= STEPS  # they meet
     training = Training(optax.sgd(0.05), 0.05, STEPS, axes[places[0]])
     axis_name = places[0] if len(places) == 1 else tuple(places)
     tx = parse(name).build(axis_name, training, **how)
@@ -147,12 +150,13 @@ def test_payloads_that_are_the_array_itself_are_those_that_were_sent():
 
 
 @pytest.mark.parametrize("n", [2, 3])
-@pytest.mark.parametrize("name", ["send", "all_to_all"])
+@pytest.mark.parametrize("name", ["send", "all_to_all", "all_gather"])
 def test_activations_are_those_that_were_sent(name, n):
     onwards = [(i, (i + 1) % n) for i in range(n)]
     legs: dict[str, Any] = {
         "send": lambda t: activations.send(t, "data", onwards),
         "all_to_all": lambda t: activations.all_to_all(t, "data", 0, 0),
+        "all_gather": lambda t: activations.all_gather(t, "data")[0],
     }
 
     def add(x: Any, y: Any) -> Any:
@@ -162,5 +166,9 @@ def test_activations_are_those_that_were_sent(name, n):
 
     x = jnp.arange(8.0 * n * n).reshape(n, n, 2, 4)
     found = jax.jit(jax.vmap(add, axis_name="data"))(x, jnp.ones_like(x))
-    moved = {"send": jnp.roll(x, 1, axis=0), "all_to_all": x.swapaxes(0, 1)}[name]
+    moved = {
+        "send": jnp.roll(x, 1, axis=0),
+        "all_to_all": x.swapaxes(0, 1),
+        "all_gather": x[:1],
+    }[name]
     np.testing.assert_array_equal(found, x + 1 + moved + 1)

@@ -23,6 +23,7 @@ from relaxjax.activations._two_ways import (
     require_dimension,
     ways,
 )
+from relaxjax.collectives import landed
 from relaxjax.compression import Compressor
 
 
@@ -72,7 +73,7 @@ def all_gather(
     x, name = to_local(x, axis_name), axis_name
     require_dimension("all_gather", x, axis, x.ndim + (not tiled))
     if chosen.exact:
-        return lax.all_gather(x, name, axis=axis, tiled=tiled)
+        return landed(lax.all_gather(x, name, axis=axis, tiled=tiled), name)
     stacked = chosen.call(
         x,
         lambda x, code: gathered(x, name, code),

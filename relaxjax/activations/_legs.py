@@ -36,7 +36,7 @@ Pairs = Sequence[tuple[int, int]]
 def gathered(x: jax.Array, name: str, code: Code | None) -> jax.Array:
     """[n, ..] of x [..]."""
     if code is None:
-        return from_wire(lax.all_gather(to_wire(x), name), x.dtype)
+        return landed(from_wire(lax.all_gather(to_wire(x), name), x.dtype), name)
     bits = lax.all_gather(code.encode(x[None], name)[0], name)
     each = code.decode(bits, width_of(x[None]))
     return as_dtype(each.reshape(len(bits), *x.shape), x.dtype)
@@ -45,7 +45,7 @@ def gathered(x: jax.Array, name: str, code: Code | None) -> jax.Array:
 def exchanged(x: jax.Array, name: str, code: Code | None) -> jax.Array:
     """[n, ..] of x [n, ..]: row j goes to worker j."""
     if code is None:
-        return landed(distribute(x, name), name)
+        return distribute(x, name)
     each = code.decode(distribute(code.encode(x, name), name), width_of(x))
     return as_dtype(each.reshape(x.shape), x.dtype)
 

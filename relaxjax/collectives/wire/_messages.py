@@ -91,7 +91,7 @@ def is_target(name: str, pairs: Pairs) -> jax.Array:
 def gather(x: jax.Array, name: str) -> jax.Array:
     """`x` of all workers, stacked; known to be equal where that is tracked."""
     to = "invarying" if tracks_vma(name) else "varying"
-    return from_wire(lax.all_gather(to_wire(x), name, to=to), x.dtype)
+    return landed(from_wire(lax.all_gather(to_wire(x), name, to=to), x.dtype), name)
 
 
 def gather_all(x: jax.Array, axis_name: AxisName) -> jax.Array:
@@ -105,7 +105,7 @@ def gather_all(x: jax.Array, axis_name: AxisName) -> jax.Array:
 def distribute(rows: jax.Array, name: str) -> jax.Array:
     """Row j goes to worker j; returns what arrives, stacked by sender."""
     sent = mapped(to_wire(rows), name)
-    return from_wire(lax.all_to_all(sent, name, 0, 0), rows.dtype)
+    return landed(from_wire(lax.all_to_all(sent, name, 0, 0), rows.dtype), name)
 
 
 def mapped(x: jax.Array, name: str) -> jax.Array:
