@@ -3,8 +3,10 @@
 #     through `lax.optimization_barrier`, is read from other rows, and is added to that:
 #     rows are read after they have been overwritten. Without `jax.jit`, without the
 #     reshape, or without the barrier it is right, and so it is with jax 0.10.2.
+#     `jax.checkpoint` puts such a barrier where nobody has written one.
 # Hurt: whoever orders work by barriers, as libraries of collectives do, and tests it by
-#     `vmap` on a CPU: the numbers are finite and of the right size.
+#     `vmap` on a CPU, or takes gradients through `jax.checkpoint` there: the numbers are
+#     finite and of the right size.
 # Guess: a barrier changes no number.
 set -eu
 
@@ -55,5 +57,26 @@ for barrier in (True, False):
 wrong = {how for how, by in off.items() if by}
 if wrong != {("jit", True, True)}:
     sys.exit(f"changed: wrong where {wrong}")
+
+
+def with_a_gradient(x, y, checkpointed):
+    def product(rows):
+        return jnp.sum(rows * jnp.roll(lax.stop_gradient(rows), 7, axis=0))
+
+    total, loss = x + y, jax.checkpoint(product) if checkpointed else product
+    return total + jax.grad(lambda x: loss(x.reshape(-1, 16)))(total)
+
+
+x = jnp.arange(4.0 * 24 * 16).reshape(4, 24, 16)
+y = jnp.ones((4, 24, 16))
+rows = np.asarray(x + y).reshape(-1, 16)
+right = (rows + np.roll(rows, 7, axis=0)).reshape(x.shape)
+off = {}
+for checkpointed in (True, False):
+    found = np.asarray(jax.jit(with_a_gradient, static_argnums=2)(x, y, checkpointed))
+    off[checkpointed] = float(np.abs(found - right).max())
+    print(f"jit, jax.checkpoint={checkpointed}: off by {off[checkpointed]}")
+if not off[True] or off[False]:
+    sys.exit(f"changed: off by {off}")
 print("holds")
 END

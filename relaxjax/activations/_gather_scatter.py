@@ -23,7 +23,6 @@ from relaxjax.activations._two_ways import (
     require_dimension,
     ways,
 )
-from relaxjax.collectives import landed
 from relaxjax.compression import Compressor
 
 
@@ -73,7 +72,7 @@ def all_gather(
     x, name = to_local(x, axis_name), axis_name
     require_dimension("all_gather", x, axis, x.ndim + (not tiled))
     if chosen.exact:
-        return landed(lax.all_gather(x, name, axis=axis, tiled=tiled), name)
+        return lax.all_gather(x, name, axis=axis, tiled=tiled)
     stacked = chosen.call(
         x,
         lambda x, code: gathered(x, name, code),

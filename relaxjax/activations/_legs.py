@@ -36,7 +36,7 @@ Pairs = Sequence[tuple[int, int]]
 def gathered(x: jax.Array, name: str, code: Code | None) -> jax.Array:
     """[n, ..] of x [..]."""
     if code is None:
-        return landed(from_wire(lax.all_gather(to_wire(x), name), x.dtype), name)
+        return from_wire(lax.all_gather(to_wire(x), name), x.dtype)
     bits = lax.all_gather(code.encode(x[None], name)[0], name)
     each = code.decode(bits, width_of(x[None]))
     return as_dtype(each.reshape(len(bits), *x.shape), x.dtype)

@@ -91,7 +91,7 @@ def is_target(name: str, pairs: Pairs) -> jax.Array:
 def gather(x: jax.Array, name: str) -> jax.Array:
     """`x` of all workers, stacked; known to be equal where that is tracked."""
     to = "invarying" if tracks_vma(name) else "varying"
-    return landed(from_wire(lax.all_gather(to_wire(x), name, to=to), x.dtype), name)
+    return from_wire(lax.all_gather(to_wire(x), name, to=to), x.dtype)
 
 
 def gather_all(x: jax.Array, axis_name: AxisName) -> jax.Array:
