@@ -50,15 +50,23 @@ def worker_weight(count: jax.Array | float, axis_name: AxisName) -> jax.Array:
     return _relative(count, axis_name, "worker_weight: count").astype(jnp.float32)
 
 
-def factor(weight: jax.Array | float, axis_name: AxisName, op: str) -> jax.Array:
-    """The factor of a worker's updates, before their mean or sum; a double in x64."""
+def factor(
+    weight: jax.Array | float, axis_name: AxisName, op: str, compressor: Any = None
+) -> jax.Array:
+    """The factor of a worker's updates, before their mean or sum; a double in x64.
+
+    Where a compressor's feedback remembers workers that are absent, the others do not
+    stand in for them.
+    """
     if op == "adasum":
         raise ValueError(
             "all_reduce: op='adasum' takes no weight=, as it is not a mean; use "
             "op='mean', or leave weight out"
         )
     if op == "mean":
-        return _relative(weight, axis_name, "all_reduce: weight")
+        alone = compressor is not None and compressor.feedback.remembers
+        relative = among_present if alone else _relative
+        return relative(weight, axis_name, "all_reduce: weight")
     return checked_weight(weight, "all_reduce: weight")
 
 
@@ -114,6 +122,15 @@ def _relative(weight: jax.Array | float, axis_name: AxisName, what: str) -> jax.
     w, n = checked_weight(weight, what), axis_size(axis_name, what)
     total = lax.psum(w, axis_name)
     return n * w / jnp.where(total == 0, 1, total)  # exactly 1 where all are equal
+
+
+def among_present(
+    weight: jax.Array | float, axis_name: AxisName, what: str
+) -> jax.Array:
+    """This worker's weight over the mean weight of those that have one."""
+    w = checked_weight(weight, what)
+    total, there = lax.psum((w, jnp.where(w == 0, 0.0, 1.0)), axis_name)
+    return there * w / jnp.where(total == 0, 1, total)
 
 
 def checked_weight(weight: jax.Array | float, what: str) -> jax.Array:

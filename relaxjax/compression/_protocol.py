@@ -74,6 +74,7 @@ class Feedback(NamedTuple):
         this step and sends nothing: what it is owed waits. c is 0, less what the
         messages of others have lost on their way through it. None: `after` of g = 0.
       momentum: whether it takes the place of an optimizer's momentum.
+      remembers: whether `out` has what workers sent before they became absent.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Feedback(NamedTuple):
     after: Callable[[jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
     absent: Callable[[jax.Array, jax.Array, Any], tuple[jax.Array, Any]] | None = None
     momentum: bool = False
+    remembers: bool = False
 
 
 NO_FEEDBACK = Feedback(

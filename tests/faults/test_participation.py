@@ -1,5 +1,6 @@
 """participation: the mean over those present; whoever is absent keeps what it owes."""
 
+import functools
 from typing import Any
 
 import jax
@@ -335,3 +336,37 @@ def test_refuses_another_number_of_workers_and_no_rounds():
         tx.update(jnp.zeros(2), tx.init(jnp.zeros(2)))
     with pytest.raises(ValueError, match="participation: every=0"):
         participation(chain(), "data", 0.5, every=0)
+
+
+REMEMBERS = {
+    "ef21": lambda: all_reduce_in(compression.ef21),
+    "ef21_sgdm": lambda: all_reduce_in(
+        functools.partial(compression.ef21_sgdm, eta=1.0)
+    ),
+    "econtrol": lambda: all_reduce_in(compression.econtrol),
+    "arc_top_k": lambda: relaxjax.arc_top_k("data", 1.0, eta=1.0),
+    "error_feedback": lambda: all_reduce_in(compression.error_feedback),
+}
+
+
+def all_reduce_in(feedback: Any) -> Any:
+    code = feedback(compression.quantize(8))
+    return relaxjax.all_reduce("data", compressor=code, algorithm="two_shot")
+
+
+@pytest.mark.parametrize("name", REMEMBERS)
+def test_who_is_absent_is_not_counted_twice(name):
+    """All have the same gradient: so does their mean, whoever is there."""
+    table = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0], [0, 1, 1, 1]])
+    tx = relaxjax.participation(REMEMBERS[name](), "data", table)
+    g = jnp.ones((4, 8, 4))
+
+    def run(g: Any) -> Any:
+        def step(state: Any, _: Any) -> Any:
+            out, state = tx.update(g, state, g)
+            return state, out
+
+        return jax.lax.scan(step, tx.init(g), length=8)[1]
+
+    found = jax.jit(jax.vmap(run, axis_name="data"))(g)
+    np.testing.assert_allclose(found, np.ones_like(found), atol=0.02)

@@ -99,5 +99,7 @@ def econtrol(compressor: Compressor, *, eta: float | None = None) -> Compressor:
         known, mean = state.known + c, state.mean + mean
         return mean, EControlState(state.residual, known, mean)
 
-    feedback = Feedback("econtrol", zeros_in(EControlState), before, after, absent)
+    feedback = Feedback(
+        "econtrol", zeros_in(EControlState), before, after, absent, remembers=True
+    )
     return with_feedback(compressor, feedback)

@@ -73,7 +73,9 @@ def ef21(compressor: Compressor) -> Compressor:
     def absent(c, mean, state):
         return after(None, c, mean, state)
 
-    feedback = Feedback("ef21", zeros_in(EF21State), before, after, absent)
+    feedback = Feedback(
+        "ef21", zeros_in(EF21State), before, after, absent, remembers=True
+    )
     return with_feedback(compressor, feedback)
 
 
@@ -112,5 +114,7 @@ def ef21_sgdm(compressor: Compressor, *, eta: float = 0.1) -> Compressor:
         state = EF21SGDMState(state.momentum, state.known + c, state.mean + mean)
         return state.mean, state
 
-    feedback = Feedback("ef21_sgdm", zeros_in(EF21SGDMState), before, after, absent)
+    feedback = Feedback(
+        "ef21_sgdm", zeros_in(EF21SGDMState), before, after, absent, remembers=True
+    )
     return with_feedback(compressor, feedback)

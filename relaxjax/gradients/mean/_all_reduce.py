@@ -185,7 +185,7 @@ def all_reduce(
         return out, state._replace(compressed=compressed)
 
     def reduced(on: Any, updates: Any, compressed: Any, weight: Any) -> Any:
-        w = None if weight is None else factor(weight, axis_name, how["op"])
+        w = None if weight is None else factor(weight, axis_name, how["op"], compressor)
         if op == "adasum":
             return jax.tree.map(lambda x: adasum(x, axis_name), updates), compressed
         if compressor is None:

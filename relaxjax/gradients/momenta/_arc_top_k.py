@@ -46,7 +46,7 @@ from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._random import common_key, normals
 from relaxjax._core._tree import Layout, layout_of
-from relaxjax._core._weights import is_absent, weigh_tree
+from relaxjax._core._weights import among_present, is_absent, weigh_wide
 from relaxjax._core.layouts._sharding import sharded_over
 from relaxjax._core.traced._marks import marked
 from relaxjax.compression import check_density, over
@@ -164,7 +164,10 @@ def arc_top_k(
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del params, extra_args
         require_own(_CALLER, axis_name, state.layout, updates)
-        g, tree = jax.tree.flatten(weigh_tree(updates, weight, axis_name))
+        g, tree = jax.tree.flatten(updates)
+        if weight is not None:  # G has what absent workers have sent before
+            w = among_present(weight, axis_name, f"{_CALLER}: weight")
+            g = [weigh_wide(x, w) for x in g]
         held = map(jax.tree.leaves, state[1:4])
         before = [Memory(*leaf) for leaf in zip(*held, strict=True)]
         absent = is_absent(weight)
