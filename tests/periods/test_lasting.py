@@ -95,8 +95,9 @@ def test_a_whole_number_beside_a_schedule_is_not_set():
     """Moments of a fixed period, and params whose period a controller decides."""
     fixed = {"params": periods.table([4]), "trace": 12}
     tx = relaxjax.desynced(optax.sgd(0.1, 0.9), "data", periods=fixed)
-    params, grads = jnp.zeros(N), jnp.arange(float(N))
-    state = jax.vmap(tx.init, axis_name="data")(params)
+    params: Any = jnp.zeros(N)
+    grads = jnp.arange(float(N))
+    state: Any = jax.vmap(tx.init, axis_name="data")(params)
     step, met = jax.jit(jax.vmap(tx.update, axis_name="data")), []
     for number in range(1, 26):
         updates, state = step(grads + params, state, params)
