@@ -80,7 +80,7 @@ def _partly_coded(row: Relaxation, name: str) -> Iterator[Candidate]:
         yield Candidate(
             messages=reduced("two_shot", size, plain),
             tx=in_codes(
-                row, **_keywords(name, feedback, "two_shot"), plain=str(plain)
+                row, axes=1, **_keywords(name, feedback, "two_shot"), plain=str(plain)
             ).replace(MERGE, ""),
             options={"plain": plain},
             fits=functools.partial(_splits, plain),
