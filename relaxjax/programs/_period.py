@@ -260,7 +260,9 @@ def _moved(last: Any, before: Any, steps: int) -> Any:
     if last is None or not _counts(last):
         return last
     last, before = np.asarray(last), np.asarray(before)
-    return last + (last - before) * last.dtype.type(steps)
+    wide = last.astype(np.int64)
+    # Like a counter's own, this wraps around in its dtype.
+    return (wide + (wide - before.astype(np.int64)) * steps).astype(last.dtype)
 
 
 def _counts(x: Any) -> bool:

@@ -12,6 +12,7 @@ a step stands as an earlier one did. While nothing is about to change, steps are
 and need not be walked.
 """
 
+import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ _STEADY = frozenset([
     "add", "sub", "neg", "mul", "broadcast_in_dim", "reshape", "squeeze", "copy",
     "copy_p", "optimization_barrier", "select_n", "stop_gradient",
 ])  # fmt: skip
+_WRAPS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+"""Those whose integers of less than 32 bits wrap around within a run."""
 FAR = 1 << 30
 """Steps that nobody waits for, such as those until a counter of 32 bits is full."""
 
@@ -47,7 +50,7 @@ def asks(name: str, made: np.dtype) -> bool:
     """Whether a primitive's result, of this dtype, may change other than steadily."""
     if name == "convert_element_type":
         return made.itemsize < 4
-    return name not in _STEADY
+    return name not in _STEADY or (name in _WRAPS and _is_narrow(made))
 
 
 def question(name: str, numbers: tuple[float, ...], made: np.dtype) -> Question:
@@ -55,14 +58,24 @@ def question(name: str, numbers: tuple[float, ...], made: np.dtype) -> Question:
 
     A sign, and a conversion to bool, compare with 0; a narrow integer wraps around.
     """
+    if name in _WRAPS and len(numbers) == 2:
+        return _wrapped(_WRAPS[name](*numbers), made)
     if len(numbers) != 1 or name not in ("sign", "convert_element_type"):
         return Question(name, numbers)
     if name == "sign" or made == np.dtype(bool):
         return Question("ne", (*numbers, 0))
     if not np.issubdtype(made, np.integer):
         return Question(name, numbers)
+    return _wrapped(numbers[0], made)
+
+
+def _wrapped(number: float, made: np.dtype) -> Question:
     span = np.iinfo(made)
-    return Question("rem", (numbers[0] - span.min, span.max - span.min + 1))
+    return Question("rem", (number - span.min, span.max - span.min + 1))
+
+
+def _is_narrow(made: np.dtype) -> bool:
+    return made.itemsize < 4 and np.issubdtype(made, np.integer)
 
 
 def stands(now: Asked, before: Asked) -> dict[tuple[int, int], tuple[object, ...]]:

@@ -183,6 +183,28 @@ def test_questions_without_a_comparison_are_seen(name, monkeypatch):
     assert sizes(expanded(walked_steps(tx, PARAMS, workers(), 300))) == expected
 
 
+@pytest.mark.parametrize("dtype", [jnp.uint8, jnp.int8])
+@pytest.mark.parametrize("step", [1, 3, -1])
+def test_counters_of_few_bits_wrap_around(dtype, step, monkeypatch):
+    """A state that counts in bytes, and sends at one of its numbers."""
+
+    def update(updates, state, params=None):
+        del params
+        sent = jax.lax.cond(
+            state == 3,
+            lambda: jax.tree.map(lambda u: jax.lax.psum(u, "data"), updates),
+            lambda: updates,
+        )
+        return sent, state + dtype(step % 256) if step > 0 else state - dtype(1)
+
+    tx = optax.GradientTransformation(lambda params: jnp.zeros((), dtype), update)
+    expected = each_walked(monkeypatch, tx, 600)
+    assert 1 < sum(size > 0 for size in expected) < 5
+    assert sizes(expanded(walked_steps(tx, PARAMS, workers(), 600))) == expected
+    found, closed = period_of(tx, PARAMS, workers())
+    assert (len(found), closed) == (256, True)
+
+
 def test_rounds_that_grow_have_no_period(monkeypatch):
     """A power of two: bits decide, which move by no steady amount."""
     grows = deciding(lambda n: (n & (n - 1)) == 0)
