@@ -87,6 +87,13 @@ def _desynced(
     return desynced(inner, axis_name, periods=periods, **parts)
 
 
+def _slow_momentum(axis_name: AxisName, training: Training, **parts: Any) -> Any:
+    """Its momentum is in units of the gradient, as a rate that changes demands."""
+    rate = training.learning_rate
+    own = {"learning_rate": rate} if callable(rate) else {}
+    return local(functools.partial(slow_momentum, **own))(axis_name, training, **parts)
+
+
 def _sparta(axis_name: AxisName, training: Training, **parts: Any) -> Any:
     return optax.chain(training.optimizer, sparta(axis_name, **parts))
 
@@ -210,7 +217,7 @@ ROWS = (
     _syncs(
         name="slow_momentum",
         summary="local steps, with momentum over their rounds (SlowMo)",
-        build=local(slow_momentum),
+        build=_slow_momentum,
         options=_SYNCS | _LOW_RANK | {"momentum"},
         sends=_models(line="optax.chain(optimizer, relaxjax.slow_momentum({args}))"),
     ),

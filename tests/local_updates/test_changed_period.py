@@ -14,6 +14,8 @@ import optax
 import pytest
 
 import relaxjax
+from relaxjax._core._relaxation import Training
+from relaxjax._names import parse
 
 SGD = optax.sgd(1.0)
 METHODS: dict[str, Callable[[int], Any]] = {
@@ -104,3 +106,32 @@ def test_nothing_is_averaged_twice(name, periods):
     for swap in range(1, periods[0] + 1):
         found = train(name, periods, swap, gradients(swap + 2 * periods[1]))[-1]
         np.testing.assert_allclose(found, [mean] * WORKERS, atol=1e-5)
+
+
+def test_a_named_slow_momentum_takes_the_rate_of_the_run():
+    """SlowMo divides how far a round has moved by the rate that it moved at."""
+    rate = optax.cosine_decay_schedule(0.1, 12)
+    training = Training(optax.sgd(rate), rate, 12, 2)
+    named = parse("slow_momentum").build("data", training, sync_every=3)
+    made = relaxjax.slow_momentum("data", 3, learning_rate=rate)
+    grads = jnp.array([[1.0, 2.0], [3.0, -4.0]])
+
+    def run(tx: Any, g: Any) -> Any:
+        def step(carry: Any, _: Any) -> Any:
+            x, state = carry
+            updates, state = tx.update(g + x, state, x)
+            return (optax.apply_updates(x, updates), state), x
+
+        x = jnp.zeros(2)
+        return jax.lax.scan(step, (x, tx.init(x)), length=12)[1]
+
+    found, expected, constant = (
+        jax.vmap(lambda g, tx=tx: run(tx, g), axis_name="data")(grads)
+        for tx in (
+            named,
+            optax.chain(optax.sgd(rate), made),
+            optax.chain(optax.sgd(rate), relaxjax.slow_momentum("data", 3)),
+        )
+    )
+    np.testing.assert_array_equal(found, expected)
+    assert np.abs(found - constant).max() > 1e-3
