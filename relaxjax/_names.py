@@ -21,6 +21,7 @@ from relaxjax.controllers import (
     norms_of_sums,
     refuse_controllers,
     require_decidable,
+    require_sums,
     spelled_controller,
     without_tables,
 )
@@ -134,6 +135,8 @@ class Choice:
         text = options.pop(option := named[0])
         self._require_decidable(option, text, options)
         found = spelled_controller(option, text)
+        if found.every is not None:
+            require_sums(self.row, RELAXATIONS.values(), option, text)
 
         def build(rate: Any, rows: list[tuple[int, Any]]) -> Any:
             run = training(rate)

@@ -21,7 +21,7 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_record": "Level",
-        "_decidable": "refuse_controllers require_decidable",
+        "_decidable": "refuse_controllers require_decidable require_sums",
         "_spelled": "DECIDED is_controller spelled_controller",
         "_tables": "without_tables",
     },

@@ -11,6 +11,7 @@ from relaxjax.controllers._controller import Controller as Controller
 from relaxjax.controllers._controller import controller as controller
 from relaxjax.controllers._decidable import refuse_controllers as refuse_controllers
 from relaxjax.controllers._decidable import require_decidable as require_decidable
+from relaxjax.controllers._decidable import require_sums as require_sums
 from relaxjax.controllers._l_greco import l_greco as l_greco
 from relaxjax.controllers._noise_scale import noise_scale as noise_scale
 from relaxjax.controllers._readings import NormsOfSums as NormsOfSums

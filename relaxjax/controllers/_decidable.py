@@ -46,17 +46,6 @@ def require_decidable(
     def has(row: Relaxation) -> bool:
         return what in row.options or (what == "compressor" and row.compressors)
 
-    def is_read(row: Relaxation) -> bool:
-        """Whether its optimizer sees common updates, whose sums are read."""
-        return has(row) and not row.apart and "freeze_step" not in row.options
-
-    if has(row) and not is_read(row):
-        able = [x.name for x in rows if is_read(x)]
-        raise ValueError(
-            f"relaxation {row.name!r} takes no {option}={text}: a controller reads the "
-            "sums of updates that are common to the workers, and of these its "
-            f"optimizer has none; {listed(able)} {'do' if len(able) > 1 else 'does'}"
-        )
     if not has(row):
         able = [x.name for x in rows if has(x)]
         raise ValueError(
@@ -67,4 +56,22 @@ def require_decidable(
         raise ValueError(
             f"relaxation {row.name!r}: {option}={text} and {min(stated)}= both say the "
             f"{noun.split()[0]}: leave one out"
+        )
+
+
+def require_sums(
+    row: Relaxation, rows: Iterable[Relaxation], option: str, text: str
+) -> None:
+    """ValueError where a controller would read sums that are not common, or none."""
+
+    def has(row: Relaxation) -> bool:
+        own = row.compressors if option == "codes" else "highest" in row.options
+        return own and not row.apart and "freeze_step" not in row.options
+
+    if not has(row):
+        able = [x.name for x in rows if has(x)]
+        raise ValueError(
+            f"relaxation {row.name!r} takes no {option}={text}: a controller reads the "
+            "sums of updates that are common to the workers, and of these its "
+            f"optimizer has none; {listed(able)} {'do' if len(able) > 1 else 'does'}"
         )

@@ -72,6 +72,16 @@ def test_what_is_refused(name, options, said):
         ("all_reduce", {"codes": "accordion:low=4,high=8"}, "accordion needs every"),
         ("power_sgd", {"ranks": "l_greco:every=5"}, "l_greco needs rank"),
         ("power_sgd", {"ranks": "l_greco:rank=1,every=5", "highest": 4}, "both say"),
+        (
+            "local_sgd",
+            {"codes": "accordion:low=4,high=8,every=5"},
+            "common to the workers",
+        ),
+        (
+            "one_bit_adam",
+            {"codes": "accordion:low=4,high=8,every=5"},
+            "optimizer has none",
+        ),
     ],
 )
 def test_controllers_that_are_refused(name, options, said):
