@@ -272,6 +272,17 @@ ROWS: dict[str, Row] = {
         ),
         typed=False,  # the residual varies; replicated state cannot
     ),
+    "compress_matrices": Row(
+        lambda opt: optax.chain(
+            relaxjax.compress_matrices(
+                "data",
+                compression.error_feedback(compression.identity()),
+                algorithm="two_shot",
+            ),
+            opt,
+        ),
+        typed=False,  # the residual varies
+    ),
     "all_reduce+top_k+intersection@two_shot, all of it": Row(
         lambda opt: optax.chain(
             all_reduce(

@@ -65,6 +65,7 @@ GRADIENTS = {
     "all_reduce+quantize4@ring": reducer(
         compressor=codes.quantize(4), algorithm="ring"
     ),
+    "compress_matrices": before("compress_matrices", compressor=ROUND),
     "all_reduce, clipped": reducer(op=merges.clipped("all"), compressor=ROUND),
     "all_reduce, rda": reducer(op=merges.rda()),
     "all_reduce, median": reducer(op=merges.median(), compressor=codes.quantize(8)),

@@ -149,7 +149,7 @@ class Study:
 
         Raises:
           ValueError: the folder holds another study; a record cannot be read; a shard
-            that is none of 1 to n.
+            that is not one of 1 to n.
         """
         folder, began = local_path("Study.run", "out", out), time.monotonic()
         mine = _runs.shard_of(self.methods, shard)

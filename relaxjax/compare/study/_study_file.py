@@ -41,7 +41,7 @@ def study_there(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         odd = [k for k in asked if before.get(k) != asked[k]]
         said = ", ".join(f"{k}={before.get(k)!r} there, {asked[k]!r} here" for k in odd)
         hint = "Give the same, or another folder"
-        if odd == ["program"]:
+        if "program" in odd and {*odd} <= {"program", "baseline"}:
             hint = (
                 "What the task computes is traced otherwise, by another version of "
                 "relaxjax or JAX, or in another task: go on with the version that "

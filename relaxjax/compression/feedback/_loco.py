@@ -56,7 +56,7 @@ def _merged_residual(leaf: Leaf, merge: Merge) -> np.ndarray:
 
 
 def _largest(rows: np.ndarray, like: Leaf) -> np.ndarray:
-    """Of each worker, or of each of a worker's layers."""
+    """The largest of each worker, or of each layer that it has."""
     axes = tuple(range(like.rows.ndim, rows.ndim))
     return np.max(np.abs(rows), axis=axes, initial=0)
 

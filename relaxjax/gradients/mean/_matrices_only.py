@@ -14,9 +14,11 @@ import jax
 import optax
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_known, require_transformation
 from relaxjax._core._sending_order import sent_first
 from relaxjax.compression import Compressor, error_feedback, sign
 from relaxjax.gradients.mean._all_reduce import all_reduce
+from relaxjax.merges import Rule
 
 
 def compress_matrices(
@@ -26,7 +28,10 @@ def compress_matrices(
     specs: Any = None,
     vectors: optax.GradientTransformation | None = None,
     plain: float = 0.0,
-    **how: Any,
+    algorithm: str = "auto",
+    bucket_bytes: int = 8 * 2**20,
+    op: str | Rule = "mean",
+    seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """`all_reduce`, with the compressor where a leaf has two dimensions or more.
 
@@ -38,14 +43,17 @@ def compress_matrices(
         does more to a matrix than to make up for a loss.
       plain: share of all elements, the first in sending order, that also travel as they
         are.
-      **how: further arguments of `all_reduce`, for the matrices; of these `op` and
-        `bucket_bytes` are for the vectors, too.
+      algorithm: see `all_reduce`; that of the matrices.
+      bucket_bytes: see `all_reduce`.
+      op: see `all_reduce`.
+      seed: see `all_reduce`.
 
     Returns:
       A gradient transformation, in place of `all_reduce` with the compressor. Its state
       is that of `optax.partition`, of both parts.
 
     Raises:
+      TypeError: `vectors` is not a transformation.
       ValueError: what `all_reduce` refuses; `plain` is not between 0 and 1; in `init`,
         no leaf would be compressed.
       NameError: `update` outside the axis.
@@ -58,11 +66,15 @@ def compress_matrices(
       >>> relaxjax.wire_bytes(tx, params, relaxjax.emulate(2))
       2240
     """
+    if vectors is not None:
+        require_transformation("compress_matrices", "vectors", vectors)
+    require_known("compress_matrices", "plain", plain)
     compressor = error_feedback(sign()) if compressor is None else compressor
-    matrix = all_reduce(axis_name, compressor=compressor, specs=specs, **how)
+    both: Any = {"specs": specs, "bucket_bytes": bucket_bytes, "op": op}
+    how: Any = {"compressor": compressor, "algorithm": algorithm, "seed": seed}
+    matrix = all_reduce(axis_name, **how, **both)
     sent_first((), plain)  # checks it
-    rest = {key: how[key] for key in ("bucket_bytes", "op") if key in how}
-    vector = all_reduce(axis_name, specs=specs, **rest)
+    vector = all_reduce(axis_name, **both)
     if vectors is not None:
         vector = optax.chain(vector, vectors)
     labels = functools.partial(label_leaves, plain=plain)

@@ -58,7 +58,7 @@ def reference(grads: list[Any], weights: Any) -> Any:
         here = [i for i in workers if weight[i]]
         for k in SHAPES:
             for i in here:
-                share = len(weight) * weight[i] / weight.sum()
+                share = len(here) * weight[i] / weight.sum()
                 v[k][i] = (1 - ETA) * v[k][i] + ETA * share * g[k][i]
             p = {i: v[k][i] - h[k][i] for i in here}
             if k in CUT:
