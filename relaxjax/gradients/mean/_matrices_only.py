@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import optax
 
+from relaxjax._core._arrays import require_arrays
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_known, require_transformation
 from relaxjax._core._sending_order import sent_first
@@ -53,7 +54,7 @@ def compress_matrices(
       is that of `optax.partition`, of both parts.
 
     Raises:
-      TypeError: `vectors` is not a transformation.
+      TypeError: `vectors` is not a transformation; in `init`, a leaf is not an array.
       ValueError: what `all_reduce` refuses; `plain` is not between 0 and 1; in `init`,
         no leaf would be compressed.
       NameError: `update` outside the axis.
@@ -81,6 +82,7 @@ def compress_matrices(
     reduce = optax.partition({"matrix": matrix, "vector": vector}, labels)
 
     def init(params: optax.Params) -> Any:
+        require_arrays(params, "compress_matrices")
         kinds = jax.tree.leaves(labels(params))
         if kinds and "matrix" not in kinds:
             raise _nothing_compressed(compressor.name, plain)
