@@ -114,7 +114,7 @@ def _seldom(row: Relaxation, network: Network) -> Iterator[Candidate]:
     for every in _PERIODS if variants else (row.period or 1,):
         for compressor in ("", *_CODED_MODELS) if variants else ("",):
             name, _, feedback = compressor.partition("+")
-            messages = of_models(reduced(row.sends.algorithm))
+            messages = reduced(row.sends.algorithm)
             how: dict[str, Any] = {}
             if name:
                 messages = reduced("two_shot", payload(name))
@@ -122,7 +122,7 @@ def _seldom(row: Relaxation, network: Network) -> Iterator[Candidate]:
                 how["algorithm"] = '"two_shot"'
             yield Candidate(
                 relaxation=f"{row.name}+{compressor}" if name else row.name,
-                messages=messages,
+                messages=of_models(messages),
                 tx=line(row, str(every), **how),
                 every=every,
                 options={} if every == row.period else {"sync_every": every},

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from relaxjax.merges import Rule, looks_at
 from relaxjax.plan._candidate import MERGE, Candidate
-from relaxjax.plan._messages import Messages, PlannedMessage, reduced
+from relaxjax.plan._messages import Messages, PlannedMessage, of_models, reduced
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import EXACT, Traffic, one_shot, psum, two_shot
@@ -35,7 +35,7 @@ def with_rule(rule: Rule, candidates: Iterable[Candidate]) -> Iterator[Candidate
         if looks_at(rule) != "lengths":
             if not _in_two_shots(c):
                 continue
-            messages = messages if c.compressor else reduced("two_shot")
+            messages = messages if c.compressor else _in_shots(c)
         yield replace(
             c,
             merge=rule,
@@ -44,6 +44,11 @@ def with_rule(rule: Rule, candidates: Iterable[Candidate]) -> Iterator[Candidate
             keeps=c.keeps + (looks_at(rule) != "lengths"),
             why=f"{c.why}; merged by {rule}, where the quality is that of a mean",
         )
+
+
+def _in_shots(c: Candidate) -> Messages:
+    exact = reduced("two_shot")
+    return exact if _keyword(c) == "op" else of_models(exact)
 
 
 def _keyword(c: Candidate) -> str:

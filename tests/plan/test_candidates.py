@@ -121,6 +121,21 @@ def test_bytes_of_narrow_params_are_those_of_the_line(c: Candidate):
     )
 
 
+@pytest.mark.parametrize("name", ["local_sgd+quantize8", "diloco+sign+ef14"])
+def test_biases_of_models_in_codes_travel_as_wide_as_models(name):
+    """Also where params are of 16 bits."""
+    params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), BIASED.params)
+    model = plan.Model(params=params, compute=1.0)
+    c = next(c for c in STATED if c.relaxation == name and not c.options)
+    training = Training(optax.adam(1e-3), 1e-3, 100, FLAT.workers)
+    built, steps = parse(name).build("data", training), int(c.every)
+    expected = relaxjax.wire_bytes(
+        built, params, relaxjax.emulate(FLAT.workers), steps=steps
+    )
+    predicted = predict(c, model, FLAT, 8 * 2**20).nbytes * steps
+    assert predicted == pytest.approx(expected, abs=0.5)
+
+
 @pytest.mark.parametrize(
     "c", [c for c in candidates(HOSTS) if c.axes == 2][:6], ids=lambda c: c.label
 )
@@ -159,6 +174,12 @@ def test_bytes_of_each_kind_of_rule(name: str, label: str):
     """Weights for each factor, a row for the center, a matrix for each of two rules."""
     (c,) = [c for c, _ in RULED if (c.merge, c.label) == (BY_NAME[name], label)]
     check_bytes(c, FLAT, 8 * 2**20, MODEL if c.fits(MODEL) else WIDER)
+
+
+@pytest.mark.parametrize("label", ["all_reduce", "local_sgd"])
+def test_narrow_models_by_a_rule_travel_wide_and_gradients_do_not(label):
+    (c,) = [c for c, _ in RULED if (c.merge, c.label) == (BY_NAME["trimmed"], label)]
+    check_bytes(c, FLAT, 8 * 2**20, NARROW)
 
 
 @pytest.mark.few(1)
