@@ -46,6 +46,11 @@ def sending_order(names: Sequence[str], order: Iterable[str] | None) -> list[int
     return [position[name] for name in order]
 
 
+def order_names(tree: Any) -> list[str]:
+    """The names of leaves that an order lists; "params" for a bare array."""
+    return [name or "params" for name in own_names(tree)]
+
+
 def check_bucket_bytes(bucket_bytes: int) -> int:
     """Returns `bucket_bytes`, which must be a positive integer."""
     require_known("buckets", "bucket_bytes", bucket_bytes)
@@ -59,8 +64,7 @@ def check_bucket_bytes(bucket_bytes: int) -> int:
 
 def in_order(tree: Any, order: Iterable[str] | None) -> list[tuple[int, str, Any]]:
     """Position in the tree, name and type of each leaf, in sending order."""
-    leaves = jax.tree.leaves(tree)
-    names = [name or "params" for name in own_names(tree)]
+    leaves, names = jax.tree.leaves(tree), order_names(tree)
     return [(i, names[i], jax.typeof(leaves[i])) for i in sending_order(names, order)]
 
 

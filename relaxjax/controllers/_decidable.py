@@ -42,12 +42,8 @@ def require_decidable(
         "ranks": ("highest", "rank that may change"),
         "codes": ("compressor", "code"),
     }[option]
-
-    def has(row: Relaxation) -> bool:
-        return what in row.options or (what == "compressor" and row.compressors)
-
-    if not has(row):
-        able = [x.name for x in rows if has(x)]
+    if not _has(row, option):
+        able = [x.name for x in rows if _has(x, option)]
         raise ValueError(
             f"relaxation {row.name!r} has no {noun}, and takes no {option}={text}; "
             f"{listed(able)} {'do' if len(able) > 1 else 'does'}"
@@ -64,14 +60,18 @@ def require_sums(
 ) -> None:
     """ValueError where a controller would read sums that are not common, or none."""
 
-    def has(row: Relaxation) -> bool:
-        own = row.compressors if option == "codes" else "highest" in row.options
-        return own and not row.apart and "freeze_step" not in row.options
+    def is_read(row: Relaxation) -> bool:
+        common = not row.apart and "freeze_step" not in row.options
+        return common and _has(row, option)
 
-    if not has(row):
-        able = [x.name for x in rows if has(x)]
+    if not is_read(row):
+        able = [x.name for x in rows if is_read(x)]
         raise ValueError(
             f"relaxation {row.name!r} takes no {option}={text}: a controller reads the "
             "sums of updates that are common to the workers, and of these its "
             f"optimizer has none; {listed(able)} {'do' if len(able) > 1 else 'does'}"
         )
+
+
+def _has(row: Relaxation, option: str) -> bool:
+    return row.compressors if option == "codes" else "highest" in row.options

@@ -18,9 +18,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._arrays import own_names, shapes_of
+from relaxjax._core._arrays import shapes_of
 from relaxjax._core._buckets import Bucket, Segment
-from relaxjax._core._sending_order import sent_before
+from relaxjax._core._sending_order import order_names, sent_before
 from relaxjax._core._tree import wide
 from relaxjax._core.foreign._ranges import PARAMS, SECONDS
 from relaxjax.gradients import label_leaves
@@ -162,7 +162,7 @@ class Model:
     @functools.cached_property
     def _starts(self) -> dict[str, int]:
         """Elements whose gradients are there before each leaf's."""
-        names = [name or "params" for name in own_names(self.params)]
+        names = order_names(self.params)
         return dict(zip(names, sent_before(self.params), strict=True))
 
     def grouped(self, buckets: tuple[Bucket, ...], most: int) -> Groups:

@@ -166,7 +166,7 @@ def _candidate(way: Way, model: Model, network: Network) -> Candidate:
 
 
 def _kept(held: float, model: Model) -> float:
-    """What is held beside four of each parameter, in float32, of its own dtype."""
+    """Floats beyond the four copies of the params that an all-reduce holds."""
     return (held - 4.0) * model.nbytes / (4 * model.size)
 
 

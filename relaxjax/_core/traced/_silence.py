@@ -124,8 +124,7 @@ class Silence:
 
     def holds(self, state: Any) -> bool:
         """Whether nothing is due in a step of this state. May wait for the last one."""
-        counters, before = self._counters(state), self._phase
-        self._phase = jax.tree.structure(state)
+        before, (self._phase, counters) = self._phase, self._counters(state)
         if self._phase != before or len(counters) != len(self._returned):
             return False
         if any(a is not b for a, b in zip(counters, self._returned, strict=True)):
@@ -138,10 +137,10 @@ class Silence:
         """Remembers what a step returned; a silent one is one step less."""
         known = 0 if left is None or is_traced(left) else left
         self._left = self._left - 1 if silent else known
-        self._returned = self._counters(state)
+        _, self._returned = self._counters(state)
 
-    def _counters(self, state: Any) -> list[Any]:
-        """The whole numbers, one for each worker."""
+    def _counters(self, state: Any) -> tuple[Any, list[Any]]:
+        """The state's structure, and its whole numbers, one for each worker."""
         leaves, structure = jax.tree.flatten(state)
         if structure not in self._places:
             self._places[structure] = [
@@ -149,4 +148,4 @@ class Silence:
                 for i, x in enumerate(leaves)
                 if jnp.ndim(x) == 1 and jnp.issubdtype(jnp.result_type(x), jnp.integer)
             ]
-        return [leaves[i] for i in self._places[structure]]
+        return structure, [leaves[i] for i in self._places[structure]]

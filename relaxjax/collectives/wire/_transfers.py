@@ -22,10 +22,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._core._arrays import own_names
 from relaxjax._core._buckets import plan_groups
 from relaxjax._core._pieces import piece, starts_of
-from relaxjax._core._sending_order import sending_order
+from relaxjax._core._sending_order import order_names, sending_order
 from relaxjax._core._tree import is_narrow
 from relaxjax._core.layouts._sharding import sharded_over
 from relaxjax.collectives.wire._one_by_one import LeafTransfer, Slices, one_by_one
@@ -41,7 +40,7 @@ def plan_transfers(
     Raises:
       ValueError: the order is not a permutation of the leaf names.
     """
-    names = [name or "params" for name in own_names(tree)]
+    names = order_names(tree)
     places = sending_order(names, order)
     if order is None:
         places = places[::-1]

@@ -47,7 +47,7 @@ class Post:
         self._arrived: dict[int, Fragment] = {}
         self._merged: set[int] = set()
         self._outbox: Offer | None = None
-        self._offered = 0  # the last merge that it is for
+        self._offered = 0  # the newest merge that was offered to
         self._error: Exception | None = None
         self._failing: set[str] = set()
         self._changed, self._wake = threading.Condition(), threading.Event()
@@ -109,9 +109,9 @@ class Post:
             self._changed.notify_all()
 
     def _empty(self) -> None:
-        """What the last `exchange` has handed over, before the island leaves.
+        """Sends and merges what the last `exchange` has handed over.
 
-        Who is the last one takes the lease in one turn, and merges in the next.
+        The last island to leave takes the lease in one turn, and merges in the next.
         """
         if self._offered <= self._version:
             return

@@ -240,7 +240,7 @@ def _fields_of_floats(state: Any, params: Any) -> list[str]:
 
 
 def _fields(state: Any, names: Collection[str], params: Any) -> dict[str, Any]:
-    """By a field's name, its arrays by their paths: the outermost of these names."""
+    """The arrays of each named field, by their paths; the outermost name counts."""
     found: dict[str, dict[str, Any]] = {n: {} for n in names if n != _PARAMS}
     for fields, place, leaf in _in_fields(state, params):
         name = next((name for name in fields if name in found), None)
@@ -250,9 +250,9 @@ def _fields(state: Any, names: Collection[str], params: Any) -> dict[str, Any]:
 
 
 def _in_fields(state: Any, params: Any) -> Iterator[tuple[list[str], str, Any]]:
-    """The fields around each array of a state, its path, and the array.
+    """The optimizer's fields around each array of its state; the path; the array.
 
-    Those of the params themselves, as of a module of Equinox, are not among them.
+    Fields inside the params, such as those of an Equinox module, are left out.
     """
     ends = {_keys(path) for path, _ in jax.tree.leaves_with_path(params)}
     for path, leaf in jax.tree.leaves_with_path(state):
