@@ -649,6 +649,58 @@ def data(steps: int = STEPS):
     return helpers.batches(steps, rows=3 * WORKERS)
 
 
+EXAMPLES, PRESENT = np.array([1, 2, 5, 3]), np.array([1, 1, 0, 1])  # of each worker
+BY_PRESENCE_ALONE = {  # merge rules that ignore weights
+    "all_reduce, trimmed by none",
+    "all_reduce, centered at a radius that never bites",
+}
+WITHOUT_WEIGHTS = {
+    "asynchronous_average",
+    "atc_tracking",
+    "bounded_staleness",
+    "combine_then_adapt",
+    "dc_asgd",
+    "dcd_psgd",
+    "decoupled_diloco",
+    "deep_squeeze",
+    "delay",
+    "eager_diloco",
+    "exact_diffusion",
+    "gossip",
+    "gradient_tracking",
+    "hierarchical_local_sgd",
+    "lossy_push_sum",
+    "moniqua",
+    "noloco",
+    "push_sum",
+    "quasi_global_momentum",
+    "streaming_diloco",
+}
+
+
+def weighted(tx: Any) -> Optimizer:
+    """Each worker counts as its number of examples, and the third is never there."""
+    inner = optax.with_extra_args_support(
+        relaxjax.participation(tx, "data", PRESENT[None])
+    )
+
+    def update(updates, state, params=None):
+        w = jnp.asarray(EXAMPLES)[jax.lax.axis_index("data")]
+        return inner.update(updates, state, params, weight=w)
+
+    return optax.GradientTransformation(inner.init, update)
+
+
+def examples_of(counts: Any) -> list[Any]:
+    """The batches, with each worker's rows as many times as it counts."""
+
+    def repeated(x):
+        own = np.reshape(x, (WORKERS, -1, *x.shape[1:]))
+        return np.concatenate([own[i] for i, n in enumerate(counts) for _ in range(n)])
+
+    return [jax.tree.map(repeated, batch) for batch in data()]
+
+
 def unstack(tree):
     return jax.tree.map(lambda x: x[0], tree)
 
@@ -656,6 +708,11 @@ def unstack(tree):
 WITHOUT_A_ROW = {
     "local": "the identity with a mark, which init reads: tests/workers/test_init.py"
 }
+
+
+def method_of(name: str) -> str:
+    """A row's."""
+    return re.split(r"[ ,@+]", name)[0]
 
 
 def transformations() -> set[str]:
@@ -671,7 +728,7 @@ def transformations() -> set[str]:
 
 
 def test_every_public_transformation_has_a_row():
-    rows_of = {re.split(r"[ ,@+]", name)[0] for name in ROWS}
+    rows_of = {method_of(name) for name in ROWS}
     assert len(transformations()) > 35
     assert transformations() - rows_of == set(WITHOUT_A_ROW)
 
@@ -694,6 +751,25 @@ def test_workers_equal_one_worker_on_the_whole_batch(row, optimizer):
     expected, _ = helpers.train_alone(row.alone(optimizer), data())
     assert relaxjax.spread(params) == 0.0
     assert_close(unstack(params), expected, row.tolerance)
+
+
+@pytest.mark.few(8)
+@pytest.mark.parametrize("name", [x for x, row in ROWS.items() if not row.apart])
+def test_weights_are_numbers_of_examples_and_who_is_absent_does_not_exist(name):
+    row = ROWS[name]
+    tx = weighted(row.make(OPTIMIZERS["adam"]))
+    if method_of(name) in WITHOUT_WEIGHTS:
+        with pytest.raises(ValueError, match="weight= has no meaning here"):
+            helpers.train(tx, emulate(WORKERS), data())
+        return
+    params, _, _ = helpers.train(tx, emulate(WORKERS), data())
+    counts = PRESENT * (1 if name in BY_PRESENCE_ALONE else EXAMPLES)
+    expected, _ = helpers.train_alone(
+        row.alone(OPTIMIZERS["adam"]), examples_of(counts)
+    )
+    for worker in np.flatnonzero(PRESENT):
+        model = jax.tree.map(lambda x, i=worker: x[i], params)
+        assert_close(model, expected, row.tolerance)
 
 
 @pytest.mark.few(1)

@@ -178,6 +178,8 @@ def desynced(
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         exchange.require(state, updates, params, None)
+        if weight is not None:  # counts in the optimizer too, as in an `optax.chain`
+            extra_args["weight"] = weight
         with optimizer_in_it():
             u, own = tx.update(updates, state.inner, params, **extra_args)
         x, u, means = widened(params), widened(u), means_of(own, params)
