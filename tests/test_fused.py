@@ -95,11 +95,13 @@ def require_equal(name: str, axes: Any = ONE, at_once: int = 1) -> None:
         np.testing.assert_allclose(fused[key], expected, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", PEERS)
 def test_what_peers_send_is_whole_before_it_is_overwritten(name):
     require_equal(name)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", ON_TWO)
 def test_so_is_what_devices_of_a_host_have_from_each_other(name):
     """In a program of several steps params are sums that nobody else holds."""

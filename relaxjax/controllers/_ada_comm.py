@@ -8,6 +8,8 @@ the workers, eta the learning rate, and F_0, eta_0, tau_0 at the first reading:
 
     1 <= tau <= most
 
+    tau stays                           where eta F_0 = 0
+
 So workers meet seldom at first and often later, which is the other direction than that
 of `relaxjax.periods.qsr`. A language model's loss never comes near 0, so that the root
 alone ends at about a half.
@@ -34,7 +36,8 @@ def ada_comm(
     """The period of local steps, by the loss over that of the first reading.
 
     It reads `loss`, and `learning_rate` where that is given. The first reading is F_0
-    and eta_0, so it comes after a warm-up.
+    and eta_0, so it comes after a warm-up. Where the rate falls to 0 only `most` bounds
+    the period.
 
     Args:
       start: tau_0, the period until the second reading.
@@ -66,6 +69,8 @@ def ada_comm(
         loss, rate = told["loss"], told.get("learning_rate", 1.0)
         if memory is None:
             return {"first": (loss, rate), "rate": rate}, start
+        if not memory["first"][0] * rate:
+            return memory, level
         tau = _period(start, most, memory["first"], (loss, rate))
         if tau >= level and rate >= memory["rate"]:
             tau = min(level, _up(shrink * level))
@@ -78,8 +83,7 @@ def _period(
     start: int, most: int, first: tuple[float, float], now: tuple[float, float]
 ) -> int:
     """tau by the root, of (loss, learning rate) at first and now."""
-    over = first[0] * now[1]
-    share = max(now[0] * first[1] / over, 0.0) if over else math.inf
+    share = max(now[0] * first[1] / (first[0] * now[1]), 0.0)
     return max(1, _up(min(math.sqrt(share) * start, most)))
 
 

@@ -126,10 +126,17 @@ class Conductor:
           losses: of the steps since the last decision.
 
         Raises:
-          ValueError: the controller has other numbers than the recorded one.
+          ValueError: the controller has other numbers than the recorded one, or a
+            decision is missing.
         """
         taken = [row for row in decisions if row.step <= done]
         self.record = self._method.controller.replayed(taken)
+        if (due := self._method.due(self.record)) <= done:
+            raise ValueError(
+                f"controllers.Conductor: {done} steps were taken, and the decisions "
+                f"end before step {due}, at which the controller was asked: take those "
+                "that were written before this checkpoint, or an earlier checkpoint"
+            )
         self.losses = list(losses)
         changed = len(self.record.table) > 1 and self._method.every is not None
         return self._changed(state) if changed else list(state)
@@ -162,7 +169,7 @@ class Conductor:
         return [params, continued(opt_state, like), *rest]
 
     def _readings(self, opt_state: Any) -> Mapping[str, Any]:
-        loss = float(np.mean(jax.device_get(self.losses)))
+        loss = float(np.mean(jax.device_get(self.losses), dtype=np.float64))
         if self._method.readings is not None:
             return self._method.readings(opt_state, loss)
         norms = norms_in(opt_state)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._folders import local_path, write_whole
 from relaxjax._core.foreign._json import LARGE, read_json
 from relaxjax._core.foreign._types import wrong
 
@@ -83,7 +83,7 @@ class Record(NamedTuple):
         ]
         found = {"table": self.table, "decisions": rows}
         text = json.dumps(found | ({"options": options} if options else {}), indent=1)
-        local_path("controllers.Record.save", "path", path).write_text(text + "\n")
+        write_whole(local_path("controllers.Record.save", "path", path), text + "\n")
 
 
 def table_of(decisions: Iterable[Decision]) -> list[tuple[int, Any]]:

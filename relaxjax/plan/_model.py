@@ -70,7 +70,7 @@ class Model:
 
     @classmethod
     def of_size(cls, elements: int, *, compute: float) -> "Model":
-        """A model of square matrices.
+        """A model of square matrices, a shorter one, and the rest.
 
         Args:
           elements: number of elements of its params.
@@ -92,10 +92,11 @@ class Model:
             )
         side = 2 ** (max(elements // 48, 1).bit_length() - 1 >> 1)
         side = min(max(side, 16), 16384)
-        count, rest = divmod(elements, side * side)
+        rows, rest = divmod(elements, side)
+        count, rows = divmod(rows, side)
         shapes = {f"w{i}": (side, side) for i in range(count)}
-        if rest:
-            shapes["rest"] = (1, rest)
+        shapes |= {"short": (rows, side)} if rows else {}
+        shapes |= {"rest": (1, rest)} if rest else {}
         spec = {k: jax.ShapeDtypeStruct(s, jnp.float32) for k, s in shapes.items()}
         return cls(params=spec, compute=compute)
 

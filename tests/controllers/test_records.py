@@ -1,6 +1,7 @@
 """Decisions as data: dwell, readings that are not numbers, files, replay."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,36 @@ def test_a_file_holds_the_decisions_and_repeats_the_controller(tmp_path):
     assert on[0].level == by_loss(20).update(record, 60, {"loss": 1.0}).level
     kept = json.loads((tmp_path / "run.json").read_text())["table"]
     assert kept == [list(row) for row in record.table]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        controllers.ada_comm(np.int64(4)),
+        controllers.thresholds("loss", np.array([4, 8]), up=0.7, down=0.3),
+        controllers.controller(lambda m, x, _: (m, {"a": x}), start=2, reads=["loss"]),
+    ],
+    ids=["start", "levels", "by name"],
+)
+def test_numbers_of_numpy_are_kept_in_a_file(rule, tmp_path):
+    record = rule.update(rule.init(), np.int32(10), {"loss": np.float32(2.0)})
+    record.save(tmp_path / "run.json")
+    assert tuple(controllers.load(tmp_path / "run.json")) == record.decisions
+
+
+def test_decisions_that_cannot_be_written_leave_those_before(tmp_path, monkeypatch):
+    told(by_loss(), [1.0]).save(tmp_path / "run.json")
+    before = controllers.load(tmp_path / "run.json")
+
+    def half(path, text):
+        path.write_bytes(text[: len(text) // 2].encode())
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_text", half)
+        with pytest.raises(OSError, match="no space"):
+            told(by_loss(), [1.0, 3.0]).save(tmp_path / "run.json")
+    assert controllers.load(tmp_path / "run.json") == before
 
 
 def test_levels_by_name_are_kept_in_a_file(tmp_path):

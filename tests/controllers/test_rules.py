@@ -89,7 +89,12 @@ def test_ada_comm_sees_a_rate_that_fell_while_nothing_might_change():
 def test_ada_comm_at_a_rate_of_nothing(rates):
     """F_0 and eta_0 before a warm-up has begun, or the end of a cosine."""
     last = decided(controllers.ada_comm(10, most=50), losses([4.0, 1.0], rates))[-1]
-    assert 1 <= last <= 50
+    assert last == (1 if rates[1] else 10)
+
+
+def test_ada_comm_keeps_its_period_where_the_first_loss_is_0():
+    told = losses([0.0, 1.0, 1.0], (0.1, 0.1, 0.01))
+    assert decided(controllers.ada_comm(10), told)[1:] == [10, 10, 10]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from relaxjax.checkpoint import _lock
 from relaxjax.plan import _rank
 from tests.fuzz.bounds import bounded
 from tests.fuzz.readers import READERS, Reader
@@ -35,6 +36,7 @@ def place(tmp_path, monkeypatch) -> Path:
     """A folder of files in another one, which is the working directory."""
     every = _rank.candidates
     monkeypatch.setattr(_rank, "candidates", lambda net: [*islice(every(net), 2)])
+    monkeypatch.setattr(_lock, "_POLL", 0)  # nobody writes an owner's name later
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "read"
     folder.mkdir()

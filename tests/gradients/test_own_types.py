@@ -32,6 +32,7 @@ REDUCERS = {
 }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", REDUCERS)
 def test_a_copy_stays_a_copy(name):
     tx: Any = REDUCERS[name]

@@ -265,3 +265,25 @@ def test_a_notebook_shows_the_verdict_and_the_choice_in_bold():
         assert "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) in html
     bad = replace(found, verdict="<b>")._repr_html_()
     assert bad.startswith("<p>&lt;b&gt;</p>")
+
+
+@pytest.mark.parametrize("size", [1, 17, 1000, 250_000_000, 600_000_000, 10**9])
+def test_a_model_of_a_size_is_matrices_but_for_a_row_of_one(size):
+    """Low rank sends a row whole: it must not be a good part of the model."""
+    found = plan.Model.of_size(size, compute=1.0)
+    assert found.size == size
+    side = max(x.shape[1] for x in found.leaves)
+    assert sum(x.size for x in found.leaves if 1 in x.shape) < 2 * side
+    assert all(x.shape[1] == side for x in found.leaves if 1 not in x.shape)
+
+
+def test_what_low_rank_sends_grows_as_the_root_of_the_size():
+    """Within a factor of two, as the sides of the matrices are powers of two."""
+    for name in ("power_sgd", "acp_sgd"):
+        shares = []
+        for size in (250_000_000, 600_000_000, 10**9, 2 * 10**9):
+            of = plan.Model.of_size(size, compute=0.3)
+            found = plan.predicted(name, of, network(1.0), {"rank": 1})
+            assert found is not None
+            shares.append(found.nbytes / size**0.5)
+        assert max(shares) < 2 * min(shares)

@@ -117,6 +117,7 @@ def several_in_one(tx, mesh, loop):
     return now[0]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("loop", ["scan", "one by one"])
 @pytest.mark.parametrize("name", ["one_bit_adam", "post_local_sgd"])
 def test_two_updates_in_a_step_end_a_phase_in_time(name, loop):

@@ -57,6 +57,7 @@ def test_training_is_the_same(name, switch):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["all_reduce", "local_sgd", "gossip"])
 def test_no_trace_leaks_of_a_relaxation_in_another_trace(name):
     """As in a branch of what takes a step once in a while."""

@@ -45,6 +45,23 @@ def local_path(caller: str, name: str, value: str | os.PathLike[str]) -> Path:
         ) from error
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file so that it holds all of the text, or what it held before.
+
+    What is no file, such as /dev/stdout, is written as it stands.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text)
+        return
+    path = path.resolve()  # a link stays one
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def own_cache() -> Path:
     """The folder of this user on this machine for what can be made again."""
     return (

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from rich.table import Table
 
+from relaxjax._core.foreign._folders import write_whole
 from relaxjax._core.foreign._words import fixed
 from relaxjax.check import strict_json
 from relaxjax.tasks import Data
@@ -72,7 +73,7 @@ class Record:
 
 def write(record: Record, path: Path) -> None:
     """Writes a run as JSON; numbers that are not finite become null."""
-    path.write_text(json.dumps(strict_json(asdict(record)), indent=1) + "\n")
+    write_whole(path, json.dumps(strict_json(asdict(record)), indent=1) + "\n")
 
 
 def as_json(records: Sequence[Record]) -> str:

@@ -116,7 +116,7 @@ def fit(
         jax.block_until_ready(now.state)
         seconds += time.perf_counter() - began
         metric = float(job.task.metric(*_models(now.state)))
-        now.curve.append((end, float(np.mean(now.losses)), metric))
+        now.curve.append((end, float(np.mean(now.losses, dtype=np.float64)), metric))
         now.losses.clear()
         bar.point(*now.curve[-1], _rate(end - first, seconds))
     rate = _rate(job.steps - first, seconds)

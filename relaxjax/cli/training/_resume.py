@@ -53,7 +53,7 @@ class Progress:
 
 
 def _floats(losses: list[Any]) -> np.ndarray:
-    return np.asarray(jax.device_get(losses), np.float32)
+    return np.asarray(jax.device_get(losses), np.float64)
 
 
 class Keeper:

@@ -85,10 +85,3 @@ def _lines(path: Path) -> list[Record]:
             )
         records.append(dict(record))
     return records
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes a file so that readers see all of it or none."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(text)
-    part.replace(path)

@@ -54,6 +54,11 @@ class Row:
     seconds: Mapping[str, float]
     seconds_to_target: Mapping[str, float | None]
 
+    @property
+    def stands(self) -> bool:
+        """Whether a run ended with a finite metric, so that it may come first."""
+        return self.mean is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaxjax._core.foreign._extra import extra
-from relaxjax._core.foreign._folders import local_path
-from relaxjax.compare.kept._records import write_whole
+from relaxjax._core.foreign._folders import local_path, write_whole
 from relaxjax.compare.kept._summary import Summary, summary
 from relaxjax.compare.page import _figures, _map, _svg, _words
 from relaxjax.compare.page._styles import LINES, styles

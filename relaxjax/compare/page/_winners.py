@@ -1,7 +1,8 @@
 """Who reaches the target first over bandwidth and latency: equal quality for all.
 
 The time of a method is its steps to the target, measured, times its predicted seconds
-of a step on that network. A method that does not reach the target wins nowhere.
+of a step on that network. A method that does not reach the target wins nowhere,
+and neither does one all of whose runs diverged after it.
 """
 
 from collections.abc import Mapping
@@ -44,7 +45,9 @@ def winners(summary: Summary, grid: Grid) -> list[list[Win]]:
         times = {
             row.method: row.steps_to_target * grid["seconds"][row.method][y][x]
             for row in summary.rows
-            if row.steps_to_target is not None and row.method in grid["seconds"]
+            if row.stands
+            and row.steps_to_target is not None
+            and row.method in grid["seconds"]
         }
         if not times:
             return Win(None, None, False)

@@ -97,7 +97,8 @@ def conclusion(summary: Summary) -> list[str]:
         f"Test {summary.metric_name} against {summary.baseline}, seed by seed ({seeds} "
         f"seed{'s' * (seeds != 1)}). {' '.join(found)}".rstrip()
     ]
-    reach = [row for row in summary.rows if row.bytes_to_target]
+    standing = [row for row in summary.rows if row.stands]
+    reach = [row for row in standing if row.bytes_to_target is not None]
     if len(reach) > 1:
         best = min(reach, key=lambda row: row.bytes_to_target or 0)
         sentences.append(
@@ -113,7 +114,7 @@ def _fastest(summary: Summary) -> Iterator[str]:
         known = [
             (seconds, row.method)
             for row in summary.rows
-            if (seconds := row.seconds_to_target.get(name)) is not None
+            if row.stands and (seconds := row.seconds_to_target.get(name)) is not None
         ]
         if known:
             seconds, method = min(known)

@@ -105,6 +105,8 @@ class Seconds:
         """Seconds by the plan, if need be without options that change nothing sent."""
         if not method.name:
             return None
+        if "periods" in method.fixed and not self._traced(method).sent:
+            return self._model.compute  # the run ends before its first exchange
         for options in (method.fixed, self._options_that_send(method)):
             options = self._with_mean_period(method, options)
             known = plan.predicted(method.name, self._model, network, options)

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from relaxjax._core.foreign._folders import write_whole
 from relaxjax._core.foreign._json import LARGE, number, read_json
 from relaxjax._core.foreign._types import Each, wrong
-from relaxjax.compare.kept._records import write_whole
 from relaxjax.compare.page._results import STUDY
 from relaxjax.compare.study._asked import Settings
 from relaxjax.compare.study._methods import Method

@@ -102,3 +102,16 @@ def test_several_processes_decide_as_one(options, tmp_path):
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert table(several) == table(one)
     assert record(several)["loss"] == pytest.approx(record(one)["loss"], rel=1e-4)
+
+
+@pytest.mark.long
+def test_decisions_that_end_before_the_checkpoint_are_refused(tmp_path, monkeypatch):
+    """The controller was asked, and would never be asked again."""
+    resumable = [*ADA, "--out", str(tmp_path), "--checkpoint-every", "7"]
+    stopped_at_the_tenth_point(monkeypatch, *resumable)
+    whole = json.loads((tmp_path / DECISIONS).read_text())
+    *rest, last = [row for row in whole["decisions"] if row[0] <= 14]
+    older = json.dumps(whole | {"decisions": rest})
+    (tmp_path / DECISIONS).write_text(older)
+    said = " ".join(refused(*resumable, "--resume").split())
+    assert f"the decisions end before step {last[0]}" in said

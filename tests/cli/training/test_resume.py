@@ -4,12 +4,13 @@ import json
 import sys
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from relaxjax import checkpoint, emulate
 from relaxjax.cli._app import app
-from relaxjax.cli.training import _loop, _training
+from relaxjax.cli.training import _loop, _resume, _training
 
 SHORT = ["train", "--workers", "2", "--steps", "30", "--no-baseline"]
 
@@ -153,3 +154,11 @@ def test_resume_without_checkpoints_begins(tmp_path):
     run("--out", str(tmp_path), "--resume")
     assert record(tmp_path)["curve"][0][0] == 2
     assert "--checkpoint-every 0" in refused("--checkpoint-every", "0")
+
+
+def test_losses_since_the_last_point_come_back_as_they_are():
+    """Of a run in 64 bits too, or its mean is another one after a checkpoint."""
+    losses = [np.float64(0.1), jnp.float32(0.1), jnp.bfloat16(0.1)]
+    kept = _resume.Progress((), losses=losses, heard=losses).tree()
+    for name in ("losses", "heard"):
+        assert [float(x) for x in kept[name]] == [float(x) for x in losses]

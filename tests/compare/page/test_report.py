@@ -30,6 +30,7 @@ from tests.compare.studies import (
     GBPS,
     LATENCY_MS,
     METHODS,
+    NETWORKS,
     lost,
     records,
     seconds,
@@ -368,6 +369,25 @@ def test_the_conclusion_names_only_what_reaches_the_target():
     assert f"{best} reaches the target with the fewest bytes" in words
     hard = summary(OF | {"target": 2.0}, RUNS)
     assert "reach" not in " ".join(_words.conclusion(hard))
+
+
+def test_what_sends_nothing_has_the_fewest_bytes_and_what_diverged_is_never_first():
+    quick, silent = list(METHODS)[1:3]
+    runs = [
+        run
+        | ({"bytes_per_step": 0.0} if run["method"] == silent else {})
+        | ({"test": None} if run["method"] == quick else {})
+        for run in RUNS
+    ]
+    of = OF | {"seconds": OF["seconds"] | {quick: dict.fromkeys(NETWORKS, 1e-9)}}
+    swift = OF["map"]["seconds"] | {quick: np.zeros((len(LATENCY_MS), len(GBPS)))}
+    found = summary(of, runs)
+    words = " ".join(_words.conclusion(found))
+    assert f"{silent} reaches the target with the fewest bytes: 0 B" in words
+    assert "is predicted to reach the target first" in words
+    assert f"{quick} is predicted to reach the target first" not in words
+    cells = winners(found, OF["map"] | {"seconds": swift})
+    assert quick not in {win.method for row in cells for win in row}
 
 
 def kept(folder, of, runs) -> compare.Results:

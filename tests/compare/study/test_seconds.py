@@ -101,3 +101,8 @@ def test_a_schedule_of_more_than_one_exchange_is_its_traced_bytes():
         (found,), sources = seconds(f"{name} {how}", shape=shape)
         assert sources == ["traced bytes"]
         assert found > COMPUTE
+
+
+def test_a_run_that_ends_before_the_first_exchange_is_computation_alone():
+    (found, sent), _ = seconds("local_sgd periods=table:1000", "local_sgd sync_every=8")
+    assert found == COMPUTE < sent

@@ -8,7 +8,7 @@ import pytest
 
 import relaxjax
 from relaxjax import golden, islands, plan, topology
-from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._folders import local_path, write_whole
 from relaxjax.checkpoint import Checkpoints, latest, restore_params
 from relaxjax.cli import app
 from relaxjax.cli.common._function import write_new
@@ -91,3 +91,29 @@ def test_a_command_says_so_too(tmp_path, monkeypatch, capsys):
 def test_the_home_of_nobody_is_refused():
     with pytest.raises(ValueError, match=r"'~no_such_user/x' .* write \./~no_such"):
         local_path("f", "x", "~no_such_user/x")
+
+
+def test_a_file_is_written_whole_or_stays(tmp_path, monkeypatch):
+    """A full disk, or a kill, in the middle of a rewrite of decisions or results."""
+    kept, link = tmp_path / "kept.json", tmp_path / "link.json"
+    kept.write_text("before")
+    link.symlink_to(kept)
+
+    def half(path: Path, text: str) -> None:
+        path.write_bytes(text[: len(text) // 2].encode())
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_text", half)
+        with pytest.raises(OSError, match="no space"):
+            write_whole(link, "after")
+    assert kept.read_text() == "before"
+    write_whole(link, "after")
+    assert kept.read_text() == "after"
+    assert link.is_symlink()
+    assert sorted(tmp_path.iterdir()) == [kept, link]
+
+
+def test_what_is_no_file_is_written_to():
+    write_whole(Path("/dev/null"), "text")
+    assert Path("/dev/null").is_char_device()
