@@ -33,6 +33,7 @@ from relaxjax._core._merge_rules import EQUAL
 from relaxjax._core.traced._marks import of_own_state
 from relaxjax._core.traced._usual import usually
 from relaxjax.faults._fault_schedule import fault_schedule
+from relaxjax.faults._skip_nonfinite import SkipNonfiniteState
 
 _CALLER = "participation"
 
@@ -65,7 +66,8 @@ def participation(
     and takes the common one after the next round that it is present in. Methods that
     take no weight, such as `gossip`, say so in `update`.
 
-    Put `skip_nonfinite` inside: then it ignores whatever an absent worker holds.
+    Put `skip_nonfinite` inside: then it ignores whatever an absent worker holds. A step
+    that it skips is none of the round's.
 
     Args:
       tx: a whole chain, reducer and optimizer, so that a round in which nobody is
@@ -120,6 +122,14 @@ def participation(
             anyone = count > 0
         new = jax.tree.map(lambda u: jnp.where(anyone, u, jnp.zeros_like(u)), new)
         inner_state = select_tree(anyone, now, state.inner_state)
-        return new, ParticipationState((state.step + 1) % steps, inner_state)
+        taken = _taken(state.inner_state, inner_state)
+        return new, ParticipationState((state.step + taken) % steps, inner_state)
 
     return of_own_state(_CALLER, init, update)
+
+
+def _taken(before: Any, after: Any) -> Any:
+    """1, or 0 for a step that `skip_nonfinite` left out, with all clocks inside."""
+    if not isinstance(after, SkipNonfiniteState):
+        return 1
+    return jnp.where(after.skipped == before.skipped, 1, 0)

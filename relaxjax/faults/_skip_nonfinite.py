@@ -19,10 +19,11 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax._core._axis import AxisName, axes_of, axis_size, varying
 from relaxjax._core._checks import require_transformation
 from relaxjax._core._cond import select_tree
 from relaxjax._core._merge_rules import EQUAL
+from relaxjax._core._weights import is_absent
 from relaxjax._core.traced._marks import of_own_state
 from relaxjax._core.traced._usual import usually
 
@@ -46,7 +47,8 @@ def skip_nonfinite(
 
     Updates are zero in such a step, and all state of `tx` (moments, counters,
     residuals) stays as it was; `skipped` counts it. Updates that come in from a worker
-    of weight zero (`update(..., weight=0)`) are ignored.
+    of weight zero (`update(..., weight=0)`) are taken for zeros if they are not finite:
+    others go on, and so does what that worker holds for itself.
 
     Args:
       tx: a whole chain, reducer included.
@@ -79,12 +81,12 @@ def skip_nonfinite(
 
     def update(updates, state, params=None, **extra_args):
         axis_size(axis_name, "skip_nonfinite")
+        if (weight := extra_args.get("weight")) is not None:
+            updates = _unless_ill(updates, is_absent(weight))
         new, inner_state = inner.update(
             updates, state.inner_state, params, **extra_args
         )
-        weight = extra_args.get("weight")
-        present = True if weight is None else weight != 0  # others may hold 0/0
-        seen = (_nonfinite(updates) & present) | _nonfinite(new)
+        seen = _nonfinite(updates) | _nonfinite(new)
         bad = lax.psum(jnp.int32(seen), axis_name)
         with usually():
             ok = bad == 0
@@ -94,6 +96,18 @@ def skip_nonfinite(
         return new, SkipNonfiniteState(skipped, inner_state)
 
     return of_own_state("skip_nonfinite", init, update)
+
+
+def _unless_ill(updates: Any, absent: jax.Array) -> Any:
+    """Zeros where this worker is absent and holds what is not finite, such as 0/0."""
+    ill = absent & _nonfinite(updates)
+
+    def one(x: jax.Array) -> jax.Array:
+        if varying(ill) - varying(x):
+            return x  # equal on all workers, which a reducer refuses
+        return jnp.where(ill, jnp.zeros_like(x), x)
+
+    return jax.tree.map(one, updates)
 
 
 def _nonfinite(tree: Any) -> jax.Array:

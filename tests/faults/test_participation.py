@@ -266,6 +266,68 @@ def test_what_the_absent_hold_is_not_looked_at():
     np.testing.assert_array_equal(skipped, [0] * 3)
 
 
+LOCAL: dict[str, Any] = {
+    "local_sgd": lambda: optax.chain(optax.sgd(1.0), relaxjax.local_sgd("data", 2)),
+    "diloco": lambda: relaxjax.diloco(
+        optax.sgd(1.0), "data", 2, outer=optax.sgd(0.5, momentum=0.5)
+    ),
+    "slow_momentum": lambda: optax.chain(
+        optax.sgd(1.0), relaxjax.slow_momentum("data", sync_every=2)
+    ),
+    "sparse_loco": lambda: relaxjax.sparse_loco(optax.sgd(1.0), "data", 2),
+    "desynced": lambda: relaxjax.desynced(
+        optax.sgd(1.0), "data", periods={"params": 2}
+    ),
+    "sparta": lambda: optax.chain(optax.sgd(1.0), relaxjax.sparta("data", 0.5)),
+}
+
+
+def stepped(tx: Any, gradients: Any) -> Any:
+    """Params [steps, workers] and the last state, from gradients [steps, workers]."""
+    gs = np.asarray(gradients, np.float32)
+
+    def run(gs):
+        def step(now, g):
+            x, state = now
+            u, state = tx.update(g, state, x)
+            return (x + u, state), x + u
+
+        x = jnp.zeros(())
+        (_, state), xs = jax.lax.scan(step, (x, tx.init(x)), gs)
+        return xs, state
+
+    xs, state = jax.jit(jax.vmap(run, axis_name="data", in_axes=1))(gs)
+    return np.asarray(xs).T, state
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_a_nan_of_the_absent_keeps_no_local_method_from_training(name):
+    """It stands still meanwhile, and takes part as soon as it is well and there."""
+    present, ill = [[1, 1, 0]] * 2 + [[1, 1, 1]], np.zeros((6, 3))
+    ill[:4, 2] = np.nan
+    guarded = skip_nonfinite(LOCAL[name](), "data")
+    tx = participation(guarded, "data", present, every=2)
+    gradients = np.tile([1.0, 2.0, 6.0], (6, 1))
+    still = np.where(np.isnan(ill), 0, gradients)
+    xs, state = stepped(tx, gradients + ill)
+    expected, _ = stepped(tx, still)
+    np.testing.assert_array_equal(xs, expected)
+    np.testing.assert_array_equal(state.inner_state.skipped, [0] * 3)
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_rounds_go_on_where_they_were_before_a_skipped_step(name):
+    tx = participation(
+        skip_nonfinite(LOCAL[name](), "data"), "data", [[1, 1, 0], [1, 1, 1]], every=2
+    )
+    well = np.tile([1.0, 2.0, 6.0], (8, 1))
+    ill = np.insert(well, [0, 3], [np.nan, 2.0, 6.0], axis=0)
+    kept = [row for row in range(len(ill)) if not np.isnan(ill[row]).any()]
+    xs, state = stepped(tx, ill)
+    np.testing.assert_array_equal(xs[kept], stepped(tx, well)[0])
+    np.testing.assert_array_equal(state.inner_state.skipped, [2] * 3)
+
+
 def test_weights_count_among_those_present():
     tx: Any = participation(all_reduce("data"), "data", [[1, 1, 0]])
 

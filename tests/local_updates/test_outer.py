@@ -140,6 +140,20 @@ def test_slow_momentum_equals_a_list_of_workers(n):
             np.testing.assert_allclose(x, ref, atol=1e-5)
 
 
+def test_slow_momentum_at_a_constant_rate_needs_no_schedule():
+    found = [
+        pulled(
+            optax.chain(optax.sgd(RATE), relaxjax.slow_momentum("data", 3, **rate)),
+            targets_of(4),
+            emulate(4),
+            9,
+        )
+        for rate in ({}, {"learning_rate": RATE})
+    ]
+    for (x, _), (y, _) in zip(*found, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
 def test_slow_momentum_without_it_is_local_sgd():
     slow = relaxjax.slow_momentum("data", 3, momentum=0.0)
     tx = optax.chain(optax.sgd(RATE), slow)

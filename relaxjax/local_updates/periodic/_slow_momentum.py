@@ -49,7 +49,7 @@ def slow_momentum(
     *,
     momentum: float = 0.5,
     slow_learning_rate: float = 1.0,
-    learning_rate: optax.Schedule | None = None,
+    learning_rate: optax.ScalarOrSchedule | None = None,
     compressor: Compressor | None = None,
     algorithm: str = "auto",
     bucket_bytes: int = 8 * 2**20,
@@ -67,8 +67,8 @@ def slow_momentum(
         a schedule of `relaxjax.periods`, which is asked after each of them.
       momentum: beta, in [0, 1).
       slow_learning_rate: alpha.
-      learning_rate: g, the local optimizer's schedule over steps, above 0; None where
-        it is constant.
+      learning_rate: g, the local optimizer's schedule over steps, above 0; a number
+        or None where it is constant.
       compressor: see `local_sgd`.
       algorithm: see `relaxjax.all_reduce`.
       bucket_bytes: see `relaxjax.all_reduce`.
@@ -96,7 +96,7 @@ def slow_momentum(
       [-2.5 -2.5]
     """
     require_momentum(_CALLER, momentum)
-    rate = learning_rate or (lambda _: 1.0)
+    rate = learning_rate if callable(learning_rate) else lambda _: 1.0
 
     def init(params: optax.Params) -> Any:
         return SlowMomentumState(

@@ -295,3 +295,18 @@ def test_gradients_that_are_reduced_already_are_refused():
         grad = gradient(relaxjax.unreduced(w, "data"), x)
         with pytest.raises(ValueError, match="put the weights into the loss"):
             tx.update(grad, state, weight=jnp.float32(1))
+
+
+def test_a_step_that_is_not_finite_is_left_out_by_optax_behind_the_reducer():
+    """Every device has the common gradient, so all leave the same steps out."""
+    tx = optax.chain(reduced(), optax.apply_if_finite(optax.adam(0.1), 10))
+    with jax.set_mesh(explicit()):
+        step, params, opt_state = plain(tx, explicit())
+        bad = batches()[0].copy()
+        bad[3, 5] = np.nan
+        first, second = (jax.device_put(x, P("data")) for x in (batches()[0], bad))
+        params, opt_state = step(params, opt_state, first)
+        after, opt_state = step(params, opt_state, second)
+    assert optax.tree.get(opt_state, "total_notfinite") == 1
+    for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(after), strict=True):
+        np.testing.assert_array_equal(x, y)
