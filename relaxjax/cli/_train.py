@@ -3,6 +3,7 @@
 from relaxjax.cli._app import COMMANDS
 from relaxjax.cli.common._errors import endings, user_errors
 from relaxjax.cli.common._known import lists, require_name
+from relaxjax.cli.common._stdout import stdout_alone
 from relaxjax.cli.common._takes import takes
 from relaxjax.cli.options._train import TrainOptions
 
@@ -17,7 +18,8 @@ def train(options: TrainOptions) -> None:
     # JAX, flax, scikit-learn and matplotlib
     from relaxjax.cli.training import _prepare, _training
 
-    with user_errors():
-        job = _prepare.prepare(options)
-    with endings():
-        _training.run(job)
+    with stdout_alone(wanted=options.as_json):
+        with user_errors():
+            job = _prepare.prepare(options)
+        with endings():
+            _training.run(job)

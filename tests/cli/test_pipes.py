@@ -3,6 +3,7 @@
 Those whose output goes to a full disk say so, and end with 74.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -134,3 +135,42 @@ def test_a_full_disk_is_named(way, size, both, tmp_path):
 
 def test_the_number_is_that_of_the_signal():
     assert signal.SIGPIPE == 141 - 128
+
+
+NOISE = "import os\nos.write(1, b'a library speaks')\n"
+
+
+def test_json_is_alone_on_stdout(tmp_path):
+    """Gloo writes there by itself wherever processes meet."""
+    code = f"""
+from relaxjax.cli.common._stdout import stdout_alone
+with stdout_alone(wanted=True):
+    {NOISE.replace(chr(10), chr(10) + "    ")}
+    print("[]")
+print("after")
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT
+    )
+    assert (run.stdout, run.returncode) == ("[]\nafter\n", 0), run.stderr
+    assert run.stderr == "a library speaks"
+
+
+@pytest.mark.long
+def test_training_as_json_is_one_line_whatever_a_task_writes(tmp_path):
+    (tmp_path / "task.py").write_text(
+        NOISE + "from relaxjax.tasks import digits as task\n"
+    )
+    options = ["--steps", "2", "--workers", "2", "--no-baseline", "--json"]
+    run = subprocess.run(
+        [sys.executable, "-m", "relaxjax", "train", "--task", "task.py", *options],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        cwd=tmp_path,
+        timeout=LONGEST,
+    )
+    assert run.returncode == 0, run.stderr
+    assert len(json.loads(run.stdout)) == 1
+    assert run.stdout.count("\n") == 1
+    assert "a library speaks" in run.stderr
