@@ -67,7 +67,7 @@ def participation(
     take no weight, such as `gossip`, say so in `update`.
 
     Put `skip_nonfinite` inside: then it ignores whatever an absent worker holds. A step
-    that it skips is none of the round's.
+    that it skips does not count in the round.
 
     Args:
       tx: a whole chain, reducer and optimizer, so that a round in which nobody is

@@ -310,6 +310,7 @@ class Model:
     params: Any
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("codes", [None, compression.quantize(8)])
 @pytest.mark.parametrize("periods", [2, {"params": 2, "nu": 1, "mu": 2}])
 def test_fields_of_the_params_are_none_of_the_optimizer(periods, codes):

@@ -246,6 +246,7 @@ def test_the_outer_half_of_training_goes_on_after_phases():
     assert np.abs(np.asarray(seen[3] - in_full[3])).max() > 0.1
 
 
+@pytest.mark.long
 def test_with_phases_on_a_mesh():
     mesh, params = emulate(WORKERS), {"w": jnp.zeros(SHAPE)}
     own = power_sgd("data", rank=1, start_after=1)

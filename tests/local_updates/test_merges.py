@@ -65,7 +65,7 @@ METHODS["local_sgd"] = (local_sgd, optax.sgd(1.0))
 every_method = pytest.mark.parametrize("method", METHODS)
 
 
-@pytest.mark.few(24)
+@pytest.mark.few(12)
 @every_rule
 @every_method
 def test_is_the_rule_and_then_the_outer_optimizer(method, rule):
@@ -79,7 +79,7 @@ def test_is_the_rule_and_then_the_outer_optimizer(method, rule):
         assert_close(models[0], np.stack([model] * N), 2e-5)
 
 
-@pytest.mark.few(24)
+@pytest.mark.few(12)
 @every_rule
 @every_method
 def test_a_worker_that_is_not_finite_is_absent(method, rule):
@@ -94,7 +94,7 @@ def test_a_worker_that_is_not_finite_is_absent(method, rule):
         assert_close(models[0][others], np.stack([model] * 3), 2e-5)
 
 
-@pytest.mark.few(25)
+@pytest.mark.few(12)
 @pytest.mark.parametrize("rule", [*RULES[:4], RULES[-1]], ids=repr)
 @pytest.mark.parametrize(
     "wrong", [1e3, 1e9, -1.0, 0.0, 1e25], ids=lambda x: f"times {x:g}"

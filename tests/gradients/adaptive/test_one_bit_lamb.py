@@ -123,6 +123,7 @@ def test_factors_keep_to_their_bounds_and_their_pace():
     np.testing.assert_allclose(found[4:8], [1.2, 1.44, 1.6, 1.6], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_factors_are_of_seen_elements_alone():
     (base,) = gradients(2, steps=1)
     base["w"][:, 2] = 0  # whose v^ does not fall behind
@@ -148,6 +149,7 @@ def test_one_scale_of_signs_fits_layers_of_all_sizes():
         assert 0.5 < np.linalg.norm(moved) / np.linalg.norm(expected) < 2, k
 
 
+@pytest.mark.long
 def test_elements_of_small_variance_move_no_farther_than_others():
     """Pixels that are nearly always dark: one scale of signs does not fit them."""
     grads = gradients(4, steps=10)
@@ -158,6 +160,7 @@ def test_elements_of_small_variance_move_no_farther_than_others():
     assert moved[:, 1].max() < 2 * moved.max(axis=0)[[0, 2, 3, 4]].max()
 
 
+@pytest.mark.long
 def test_rows_unseen_at_the_switch_neither_travel_nor_move():
     grads, silent = gradients(4, steps=14), gradients(4, steps=14)
     for t, (g, none) in enumerate(zip(grads, silent, strict=True), start=1):
@@ -172,6 +175,7 @@ def test_rows_unseen_at_the_switch_neither_travel_nor_move():
     assert 0 < change < 14 * 10 * RATE
 
 
+@pytest.mark.long
 def test_weights_still_decay_after_the_switch():
     """With no gradient u is the decay alone: q = 10, and then r c = 10."""
     grads = [jax.tree.map(np.zeros_like, g) for g in gradients(2, steps=8)]
@@ -186,6 +190,7 @@ def test_nothing_moves_without_gradients_and_decay():
     helpers.assert_equal(params, start_of())
 
 
+@pytest.mark.long
 def test_a_layer_without_momentum_at_the_switch_goes_on():
     grads = gradients(2, steps=6)
     grads[2]["v"][:] = 0  # with b1 = 0, all that it remembers
@@ -193,6 +198,7 @@ def test_a_layer_without_momentum_at_the_switch_goes_on():
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))
 
 
+@pytest.mark.long
 def test_coefficients_are_clipped_where_they_are_kept():
     grads = [jax.tree.map(np.zeros_like, g) for g in gradients(2, steps=8)]
     params = run(made(3, coefficient_bounds=(0.5, 2.0)), grads, 2, start_of())

@@ -153,6 +153,7 @@ def run_last(tx: Any, grads: list[Any]) -> Any:
     return jax.tree.map(lambda x: x[0], params)
 
 
+@pytest.mark.long
 def test_weights_decay_by_the_anchor_through_all_rounds():
     grads = [jax.tree.map(np.zeros_like, g) for g in gradients(2, steps=9)]
     tx = made(3, local_doubling=1, most_local_steps=4)
@@ -211,6 +212,7 @@ def test_refuses_what_is_no_number_of_steps(name, value):
         made(**{"freeze_step": 3, name: value})
 
 
+@pytest.mark.long
 def test_elements_of_small_variance_move_no_farther_than_others():
     """Pixels that are nearly always dark: one scale of signs does not fit them."""
     grads = gradients(4, steps=10)

@@ -178,6 +178,7 @@ def test_refuses_ranks_of_other_leaves(ranks, message):
         power_sgd("data", rank=ranks).init(START)
 
 
+@pytest.mark.long
 def test_a_loop_that_sets_no_phases_takes_the_same_steps():
     grads, tx = large(WORKERS, 8), chain(RANKS)
     seen, _ = trained(tx, grads, emulate(WORKERS))
