@@ -27,7 +27,7 @@ optimizer's; with a compressor the anchors, and the feedback's.
 """
 
 import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -45,6 +45,12 @@ from relaxjax._core.traced._asked import meets_too
 from relaxjax._core.traced._marks import marked, optimizer_in_it
 from relaxjax.compression import Compressor
 from relaxjax.local_updates.common._local_steps import ExchangeSpec
+from relaxjax.local_updates.parts._fields import (
+    fields_of_floats,
+    named_fields,
+    require_field,
+    with_fields,
+)
 from relaxjax.periods import Meetings, Period, Together, calendar, together
 
 _CALLER = "desynced"
@@ -150,7 +156,7 @@ def desynced(
     def means_of(own: Any, params: Any) -> dict[str, _Mean]:
         coded, names = compressor is not None, periods
         if not isinstance(names, Mapping):
-            names = [_PARAMS, *_fields_of_floats(own, params)]
+            names = [_PARAMS, *fields_of_floats(own, params)]
         return {
             name: _Mean(exchange.reducer(), coded, name in nonnegative)
             for name in sorted(names)
@@ -164,10 +170,10 @@ def desynced(
     def init(params: optax.Params) -> Any:
         own = tx.init(params)
         means = means_of(own, params)
-        fields = _fields(own, means, params)
+        fields = named_fields(own, means.keys() - {_PARAMS}, params)
         if jax.tree.leaves(params):  # else an empty part of `optax.partition`
             for name, leaves in fields.items():
-                _check_field(name, leaves, own)
+                require_field(_CALLER, name, leaves, own)
         named = {_PARAMS: params, **fields}
         averaged = tuple(mean.init(named[name]) for name, mean in means.items())
         times = times_of(named)
@@ -183,7 +189,8 @@ def desynced(
         with optimizer_in_it():
             u, own = tx.update(updates, state.inner, params, **extra_args)
         x, u, means = widened(params), widened(u), means_of(own, params)
-        named = {_PARAMS: optax.tree.add(x, u), **_fields(own, means, params)}
+        fields = named_fields(own, means.keys() - {_PARAMS}, params)
+        named = {_PARAMS: optax.tree.add(x, u), **fields}
         averaged, times = [], times_of(means)
         for (name, mean), before in zip(means.items(), state.averaged, strict=True):
             last = here = times.due(state.step, name)
@@ -197,7 +204,7 @@ def desynced(
                 new = optax.tree.cast_like(new, named[name])
                 named[name] = optax.tree.where(here, new, named[name])
         named.pop(_PARAMS)
-        own, step = _with_fields(own, named), times.after(state.step)
+        own, step = with_fields(own, named), times.after(state.step)
         return u, DesyncedState(step, own, tuple(averaged), state.leaves)
 
     return marked(_CALLER, "models", axis_name, init, update, inner)
@@ -229,73 +236,6 @@ class _Mean(NamedTuple):
         if self.clipped:
             anchor = jax.tree.map(lambda v: jnp.maximum(v, 0), anchor)
         return anchor, state._replace(anchor=anchor, reducer=reducer)
-
-
-def _fields_of_floats(state: Any, params: Any) -> list[str]:
-    """Names of the innermost fields of optimizers all of whose arrays are floats."""
-    kinds: dict[str, list[bool]] = {}
-    for fields, _, leaf in _in_fields(state, params):
-        if fields:
-            is_float = jnp.issubdtype(leaf.dtype, jnp.inexact)
-            kinds.setdefault(fields[-1], []).append(is_float)
-    return sorted(name for name, floats in kinds.items() if all(floats))
-
-
-def _fields(state: Any, names: Collection[str], params: Any) -> dict[str, Any]:
-    """The arrays of each named field, by their paths; the outermost name counts."""
-    found: dict[str, dict[str, Any]] = {n: {} for n in names if n != _PARAMS}
-    for fields, place, leaf in _in_fields(state, params):
-        name = next((name for name in fields if name in found), None)
-        if name is not None:
-            found[name][place] = leaf
-    return found
-
-
-def _in_fields(state: Any, params: Any) -> Iterator[tuple[list[str], str, Any]]:
-    """The optimizer's fields around each array of its state; the path; the array.
-
-    Fields inside the params, such as those of an Equinox module, are left out.
-    """
-    ends = {_keys(path) for path, _ in jax.tree.leaves_with_path(params)}
-    for path, leaf in jax.tree.leaves_with_path(state):
-        keys = _keys(path)
-        names = [getattr(k, "name", None) for k in keys]
-        ways = [i for i in range(len(keys)) if keys[i:] in ends and any(names[:i])]
-        fields = [x for x in names[: min(ways, default=None)] if x is not None]
-        yield fields, _place(path), leaf
-
-
-def _with_fields(state: Any, fields: dict[str, dict[str, Any]]) -> Any:
-    """The state with these arrays."""
-    new = {path: leaf for leaves in fields.values() for path, leaf in leaves.items()}
-    return jax.tree.map_with_path(lambda path, leaf: new.get(_place(path), leaf), state)
-
-
-def _place(path: Any) -> str:
-    return jax.tree_util.keystr(_keys(path))
-
-
-def _keys(path: Any) -> tuple[Any, ...]:
-    """The path of a leaf, also where flax.nnx has wrapped the arrays of a state."""
-    wrapper = jax.tree_util.GetAttrKey("value")
-    return tuple(key for key in path if key != wrapper)
-
-
-def _check_field(name: str, leaves: dict[str, Any], state: Any) -> None:
-    if not leaves:
-        paths = [path for path, _ in jax.tree.leaves_with_path(state)]
-        keys = {k for path in paths for k in path}
-        names = {k.name for k in keys if isinstance(k, jax.tree_util.GetAttrKey)}
-        raise ValueError(
-            f"{_CALLER}: periods has {name!r}, which is not a field of a state of "
-            f"inner; its fields are {', '.join(sorted(names)) or 'none'}"
-        )
-    for path, leaf in leaves.items():
-        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
-            raise ValueError(
-                f"{_CALLER}: periods has {name!r}, and {path} is {leaf.dtype}: only "
-                "floats have a mean; leave it out, and it stays each worker's own"
-            )
 
 
 def _check(periods: Mapping[str, Period] | Period) -> None:
