@@ -1067,6 +1067,36 @@ def test_a_scan_of_steps_inside_equals_single_steps(row):
     assert_close(scanned, single, 1e-5)
 
 
+@pytest.mark.few(1)
+@rows
+def test_a_sweep_of_rates_by_vmap_is_each_run_alone(row):
+    """Workers inside, rates outside: counters, keys and phases of all runs go on."""
+    grads = jax.tree.map(
+        lambda *x: np.stack(x), *[helpers.problem(s) for s in range(WORKERS)]
+    )
+
+    def run(rate, grads):
+        tx: Any = row.make(optax.adam(rate))
+
+        def local(grads):
+            def step(now, t):
+                updates, state = tx.update(
+                    jax.tree.map(lambda x: x * jnp.cos(t), grads), *now[::-1]
+                )
+                return (optax.apply_updates(now[0], updates), state), None
+
+            start = jax.tree.map(jnp.asarray, helpers.problem(9))
+            return jax.lax.scan(step, (start, tx.init(start)), jnp.arange(5.0))[0][0]
+
+        return jax.vmap(local, axis_name="data")(grads)
+
+    rates = jnp.array([0.01, 0.1])
+    swept = jax.jit(jax.vmap(run, in_axes=(0, None)))(rates, grads)
+    for i, rate in enumerate(rates):
+        alone = jax.jit(run)(rate, grads)
+        assert_close(jax.tree.map(lambda x, i=i: x[i], swept), alone, 1e-5)
+
+
 STRICT = {
     "ranks": lambda: jax.numpy_rank_promotion("raise"),
     "dtypes": lambda: jax.numpy_dtype_promotion("strict"),
