@@ -7,6 +7,7 @@ model; model-side rows may not.
 import functools
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -1231,7 +1232,9 @@ def test_chains_with_optax(row, wrapper):
         return
     alone = ALONE.get(wrapper, lambda row: row.alone(optax.sgd(0.1)))(row)
     expected, _ = helpers.train_alone(alone, data())
-    params, _, _ = helpers.train(tx, mesh_of(WORKERS), data())
+    keeps_nan = wrapper == "MultiSteps" and row is ROWS["skip_nonfinite"]
+    with pytest.warns(UserWarning, match="keeps a NaN") if keeps_nan else nullcontext():
+        params, _, _ = helpers.train(tx, mesh_of(WORKERS), data())
     assert relaxjax.spread(params) == 0.0
     assert_close(unstack(params), expected, 1e-5)
 
