@@ -12,7 +12,7 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import emulate, merges
+from relaxjax import checkpoint, compression, emulate, merges
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
 from tests import helpers
@@ -78,3 +78,22 @@ def test_leaves_without_elements_change_nothing(name, where):
     found, expected = (trained(name, where, x) for x in (empty, {}))
     for key, value in expected.items():
         np.testing.assert_allclose(found[key], value, rtol=1e-5, atol=1e-6)
+
+
+FEEDBACKS = {
+    "error_feedback": compression.error_feedback,
+    "ef21": compression.ef21,
+    "loco": compression.loco,
+    "econtrol": compression.econtrol,
+    "intersection": compression.intersection_feedback,
+}
+
+
+@pytest.mark.parametrize("name", FEEDBACKS)
+def test_what_feedback_keeps_of_them_goes_to_other_workers(name):
+    code = compression.top_k(0.5) if name == "intersection" else compression.quantize(8)
+    tx = relaxjax.all_reduce("data", compressor=FEEDBACKS[name](code))
+    params = {"w": jnp.ones((5, 3)), "none": jnp.zeros((0, 3))}
+    before, now = (relaxjax.init(tx, params, emulate(n)) for n in (4, 3))
+    found, _ = checkpoint.resized(before, like=now)
+    assert jax.tree.map(jnp.shape, found) == jax.tree.map(jnp.shape, now)

@@ -145,7 +145,8 @@ def _merged_leaf(place: LeafPlace, sides: _Sides) -> tuple[str, np.ndarray]:
         own = whole and cuts.has_its_own(sides.saved.get(place.name))
         leaves = leaf.of_each(cuts.now.parts) if own and cuts.now else [leaf]
         each = [rule.rebuilt(x, merge) for x in leaves]
-        name, rows = rule.name, np.stack(each, 1).reshape(-1, *each[0].shape[1:])
+        name, (count, *shape) = rule.name, each[0].shape
+        rows = np.stack(each, 1).reshape(count * len(each), *shape)
     wanted = jax.eval_shape(data_of, value)
     if whole:
         rows = cuts.cut(rows, wanted)

@@ -52,6 +52,7 @@ FORMS = {
     ),
 }
 REDUCER: Any = relaxjax.all_reduce("data")
+UNSEEN = r"all_reduce: the gradient was not made in the jax\.jit program of the update"
 
 
 def reduced(loss: Any, params: Any, x: Any) -> Any:
@@ -77,10 +78,14 @@ def on(shape: tuple[int, ...], run: Any) -> Any:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("n", [2, 4])
 def test_marked_terms_count_once(form, n):
-    for jit in (jax.jit, lambda f: f):
-        ratios = on((n,), jit(lambda p, x: reduced(FORMS[form], p, x)))
-        for ratio in ratios.values():
-            np.testing.assert_allclose(ratio, 1, rtol=1e-4)
+    def run(p, x):
+        return reduced(FORMS[form], p, x)
+
+    each = [on((n,), jax.jit(run))]
+    with pytest.warns(UserWarning, match=UNSEEN):
+        each.append(on((n,), run))
+    for ratio in [x for ratios in each for x in ratios.values()]:
+        np.testing.assert_allclose(ratio, 1, rtol=1e-4)
 
 
 def test_beside_params_that_another_axis_shards():
@@ -125,9 +130,45 @@ def test_what_is_right_is_not_refused():
         g, rest = jax.grad(both, (0, 1))(seen, p)
         return optax.tree.add(REDUCER.update(g, REDUCER.init(p), p)[0], rest)
 
-    for shape, run in (((1,), jax.jit(plain)), ((4,), plain), ((4,), jax.jit(apart))):
+    for shape, run in (((1,), jax.jit(plain)), ((4,), jax.jit(apart))):
         for ratio in on(shape, run).values():
             np.testing.assert_allclose(ratio, 1, rtol=1e-4)
+    with pytest.warns(UserWarning, match=UNSEEN):
+        ratios = on((4,), plain)
+    for ratio in ratios.values():
+        np.testing.assert_allclose(ratio, 1, rtol=1e-4)
+
+
+def in_one(gradient, update):
+    return jax.jit(lambda p, x: update(gradient(p, x), p))
+
+
+def in_two(gradient, update):
+    return lambda p, x: jax.jit(update)(jax.jit(gradient)(p, x), p)
+
+
+def within(gradient, update):
+    return jax.jit(lambda p, x: jax.jit(update)(jax.jit(gradient)(p, x), p))
+
+
+def beside(gradient, update):
+    return lambda p, x: update(jax.jit(gradient)(p, x), p)
+
+
+@pytest.mark.parametrize("together", [in_two, within, beside])
+def test_a_gradient_of_another_program_is_warned_of(together):
+    """That of log(1 + loss) + log(1 + decay) would be four times too large."""
+
+    def update(g, p):
+        return REDUCER.update(g, REDUCER.init(p), p)[0]
+
+    def gradient(p, x):
+        return jax.grad(loss)(relaxjax.unreduced(p, "data"), x)
+
+    with pytest.warns(UserWarning, match=UNSEEN):
+        on((4,), together(gradient, update))
+    with pytest.raises(ValueError, match="a term of the params alone"):
+        on((4,), in_one(gradient, update))
 
 
 def test_elsewhere_it_is_the_identity():

@@ -7,6 +7,7 @@ devices hold 1 where one should hold it and the others 0, and the whole gradient
 times too large. Without `jit` it is right; so is a 1 that the compiler does not know.
 """
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,7 +76,8 @@ def counted_once(term: jax.Array) -> jax.Array:
 def require_counted_once(name: str, updates: Any, axes: tuple[str, ...]) -> None:
     """Refuses gradients that start from a constant which all devices count.
 
-    What is traced by `jax.jit` is looked at, where it keeps what it has traced.
+    What is traced by `jax.jit` is looked at, where it keeps what it has traced. Warns
+    of gradients that come from another program, which is not seen.
     """
     if any(_is_counted_by_all(*step, axes) for step in _steps_before(updates)):
         raise ValueError(
@@ -85,6 +87,24 @@ def require_counted_once(name: str, updates: Any, axes: tuple[str, ...]) -> None
             "relaxjax.counted_once(term); or take it of the params before "
             f"relaxjax.unreduced, and add its gradient after {name}"
         )
+
+    if any(_is_from_elsewhere(leaf, axes) for leaf in jax.tree.leaves(updates)):
+        warnings.warn(
+            f"{name}: the gradient was not made in the jax.jit program of the update, "
+            "so that its making is not seen. If the loss has a term of the params only "
+            "(a weight decay, say), all of it may be too large, by the devices along "
+            f"{sorted(axes)}. Make the gradient and the update in one jax.jit; or mark "
+            "the loss, relaxjax.counted_once(loss), and filter this warning",
+            stacklevel=2,
+        )
+
+
+def _is_from_elsewhere(leaf: Any, axes: tuple[str, ...]) -> bool:
+    """Whether a partial sum is an argument of the program, or an array."""
+    mesh = jax.typeof(leaf).sharding.mesh
+    if all(mesh.shape[axis] == 1 for axis in axes):
+        return False
+    return not isinstance(leaf, jax.core.Tracer) or getattr(leaf, "parent", 0) is None
 
 
 def _steps_before(updates: Any) -> Iterator[tuple[Any, Any, Any]]:

@@ -58,7 +58,8 @@ def unreduced(params: Any, axis_name: AxisName) -> Any:
     Raises:
       ValueError: the params lie on no mesh with this axis, the axis is Auto, or a leaf
         is sharded over it. Reducers refuse the gradient of a loss with a term of the
-        params alone, unless it is marked by `relaxjax.counted_once`.
+        params alone, unless it is marked by `relaxjax.counted_once`; they warn where
+        the gradient comes from a `jax.jit` of its own, in which it is not seen.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, relaxjax

@@ -293,7 +293,10 @@ def test_gradients_that_are_reduced_already_are_refused():
         x = jax.device_put(jnp.ones((2, 4)), P("data"))
         gradient = jax.jit(jax.grad(lambda w, x: jnp.sum(x @ w)))
         grad = gradient(relaxjax.unreduced(w, "data"), x)
-        with pytest.raises(ValueError, match="put the weights into the loss"):
+        with (
+            pytest.warns(UserWarning, match="its making is not seen"),
+            pytest.raises(ValueError, match="put the weights into the loss"),
+        ):
             tx.update(grad, state, weight=jnp.float32(1))
 
 
