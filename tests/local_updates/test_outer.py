@@ -141,15 +141,11 @@ def test_slow_momentum_equals_a_list_of_workers(n):
 
 
 def test_slow_momentum_at_a_constant_rate_needs_no_schedule():
-    found = [
-        pulled(
-            optax.chain(optax.sgd(RATE), relaxjax.slow_momentum("data", 3, **rate)),
-            targets_of(4),
-            emulate(4),
-            9,
-        )
-        for rate in ({}, {"learning_rate": RATE})
-    ]
+    found = []
+    for rate in (None, RATE):
+        slow = relaxjax.slow_momentum("data", 3, learning_rate=rate)
+        tx = optax.chain(optax.sgd(RATE), slow)
+        found.append(pulled(tx, targets_of(4), emulate(4), 9))
     for (x, _), (y, _) in zip(*found, strict=True):
         np.testing.assert_array_equal(x, y)
 
