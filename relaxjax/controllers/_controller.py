@@ -130,7 +130,7 @@ def controller(
     return Controller(init, update, tuple(reads))
 
 
-def _plain(level: Any) -> Level:
+def _plain(level: Any) -> Any:
     """Numbers of NumPy as Python's, which JSON writes."""
     if isinstance(level, Mapping):
         return {name: _plain(x) for name, x in level.items()}

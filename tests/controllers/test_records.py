@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -85,9 +85,11 @@ def test_a_file_holds_the_decisions_and_repeats_the_controller(tmp_path):
 @pytest.mark.parametrize(
     "rule",
     [
-        controllers.ada_comm(np.int64(4)),
-        controllers.thresholds("loss", np.array([4, 8]), up=0.7, down=0.3),
-        controllers.controller(lambda m, x, _: (m, {"a": x}), start=2, reads=["loss"]),
+        controllers.ada_comm(cast(int, np.int64(4))),
+        controllers.thresholds("loss", [*np.array([4, 8])], up=0.7, down=0.3),
+        controllers.controller(
+            lambda m, x, _: (m, {"a": cast(int, x)}), start=2, reads=["loss"]
+        ),
     ],
     ids=["start", "levels", "by name"],
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 from jax import lax
+from jax.core import Tracer
 from jax.extend import core
 from jax.sharding import PartitionSpec as P
 
@@ -104,7 +105,7 @@ def _is_from_elsewhere(leaf: Any, axes: tuple[str, ...]) -> bool:
     mesh = jax.typeof(leaf).sharding.mesh
     if all(mesh.shape[axis] == 1 for axis in axes):
         return False
-    return not isinstance(leaf, jax.core.Tracer) or getattr(leaf, "parent", 0) is None
+    return not isinstance(leaf, Tracer) or getattr(leaf, "parent", 0) is None
 
 
 def _steps_before(updates: Any) -> Iterator[tuple[Any, Any, Any]]:
