@@ -136,5 +136,10 @@ def _resized(
     merge = merged(arrays, slices, like, now)
     if missing := set(named(like)) - set(merge.arrays) - set(values):
         raise ValueError(f"resize: the old state has no {sorted(missing)[0]!r}")
+    if lost := set(values) - set(named(like)):
+        raise ValueError(
+            f"resize: the checkpoint has {sorted(lost)[0]!r} of the loop, and the "
+            "state to restore has not: name it there"
+        )
     rows = {k: lambda a, b, x=x: x[a:b] for k, x in merge.arrays.items()}
     return filled(like, rows, values), Resized(before, now, merge.rules)

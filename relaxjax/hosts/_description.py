@@ -42,12 +42,14 @@ def described(
     """
     address = address or env.get("JAX_COORDINATOR_ADDRESS")
     count = _number(count, "num_processes", COUNT, env)
-    number = _number(number, "process_id", "JAX_PROCESS_ID", env)
+    number = given = _number(number, "process_id", "JAX_PROCESS_ID", env)
     here = launchers.launched(env, needed=None in (address, count, number))
     if here:
         count = here.processes if count is None else count
         number = here.process_id if number is None else number
     if count == 1:
+        if given:
+            _whole(address or "", count, given)  # refuses it
         return None
     method = None
     if address is None and here:

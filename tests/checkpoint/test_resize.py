@@ -17,7 +17,7 @@ from relaxjax._core._merge_rules import marks_of
 from relaxjax._core._owed import Owed
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
-from relaxjax.checkpoint import MEAN, RESET, SUM, rebuild, refuse, resized
+from relaxjax.checkpoint import MEAN, RESET, SUM, Checkpoints, rebuild, refuse, resized
 from relaxjax.compression.feedback._econtrol import EControlState
 from relaxjax.compression.feedback._ef21 import EF21State
 from relaxjax.compression.feedback._error_feedback import ErrorFeedbackState
@@ -538,3 +538,18 @@ def test_every_state_says_what_it_is():
         "DeepGradientCompressionState",
         "PartOfTrainingState",
     }
+
+
+@pytest.mark.parametrize("now", [4, 2])
+def test_a_value_of_the_loop_that_nobody_takes_is_refused(now, tmp_path):
+    def state(n: int) -> dict[str, Any]:
+        params = relaxjax.to_workers({"w": jnp.zeros(3)}, emulate(n))
+        return {"params": params, "batches": 0}
+
+    with Checkpoints(tmp_path, emulate(4)) as folder:
+        folder.save(5, {**state(4), "epoch": 7})
+    with (
+        Checkpoints(tmp_path, emulate(now)) as folder,
+        pytest.raises(ValueError, match="'epoch'"),
+    ):
+        folder.restore(state(now))

@@ -120,6 +120,11 @@ def test_incomplete_descriptions(monkeypatch):
         hosts.join("127.0.0.1:1", process_id=0)
     with pytest.raises(ValueError, match="process_id=2 of num_processes=2; it must be"):
         hosts.join("127.0.0.1:1", 2, 2)
+    monkeypatch.setenv("JAX_NUM_PROCESSES", "1")
+    monkeypatch.setenv("JAX_PROCESS_ID", "1")
+    with pytest.raises(ValueError, match="process_id=1 of num_processes=1; it must be"):
+        hosts.join()
+    monkeypatch.delenv("JAX_NUM_PROCESSES")
     monkeypatch.setenv("JAX_PROCESS_ID", "one")
     with pytest.raises(ValueError, match="JAX_PROCESS_ID='one'; process_id must be"):
         hosts.join("127.0.0.1:1", 2)

@@ -9,6 +9,7 @@ v = 1, 2, .. is that of fragment (v - 1) mod P, and version 0 is the start.
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -130,6 +131,11 @@ class Agreed(NamedTuple):
         settings.check()
         numbers = jax.tree.leaves(deal("islands", settings.fragments, None, params))
         named = [(leaf_name(path), x) for path, x in jax.tree.leaves_with_path(params)]
+        every = Counter(name for name, _ in named)
+        if twice := [name for name, count in every.items() if count > 1]:
+            raise ValueError(
+                f"islands: two leaves are called {twice[0]!r}; keep slashes out of keys"
+            )
         leaves = []
         for (name, x), number in zip(named, numbers, strict=True):
             if not jnp.issubdtype(jnp.result_type(x), jnp.floating):

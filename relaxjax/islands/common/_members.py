@@ -173,6 +173,10 @@ class Watch:
         """The newest incarnation of each name."""
         return dict(self._newest)
 
+    def staying(self) -> int:
+        """Number of names whose newest incarnation has not left, lost ones too."""
+        return sum(Member(*x) not in self._left for x in self._newest.items())
+
     def is_newest(self, member: Member) -> bool:
         """Whether there is no newer incarnation of its name."""
         return self._newest.get(member.name, 0) <= member.incarnation

@@ -15,6 +15,7 @@ Cost: one pass over the contributions; nothing is sent. It runs on the CPU.
 
 import functools
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -46,7 +47,7 @@ class Merged(NamedTuple):
 
 def first_outer(settings: Settings, anchor: Arrays) -> Arrays:
     """The outer optimizer's state before the first merge."""
-    with on_the_cpu():
+    with on_the_cpu(), _in_bits_of(anchor):
         return _named(jax.tree.leaves(settings.outer().init(_placed(anchor))))
 
 
@@ -63,7 +64,7 @@ def merge(
     tokens = np.array([p.tokens for p in parts] + [0] * spare, np.float32)
     steps = np.array([p.steps for p in parts] + [0] * spare, np.float32)
     leaves = [outer[name] for name in sorted(outer)]
-    with on_the_cpu():
+    with on_the_cpu(), _in_bits_of(anchor):
         after, leaves, weights = _program(settings)(
             *map(_placed, (anchor, leaves, models, tokens, steps))
         )
@@ -93,6 +94,12 @@ def _program(settings: Settings) -> Any:
         return after.anchor, jax.tree.leaves(after.outer), weights
 
     return jax.jit(run)
+
+
+def _in_bits_of(anchor: Arrays) -> Any:
+    """In 64 bits if a param is; a thread has not the context of the one beside it."""
+    doubles = any(x.dtype == np.float64 for x in anchor.values())
+    return jax.enable_x64(True) if doubles else nullcontext()
 
 
 def _placed(tree: Any) -> Any:

@@ -61,6 +61,7 @@ class Syncer:
         self._quorum_since: tuple[int, float] | None = None
         self._inbox = Inbox(store, run, watch, say)
         self._tries = 0
+        self._few_since: float | None = None
         self._rest()
 
     def turn(self) -> bool:
@@ -82,6 +83,19 @@ class Syncer:
         """Whether the next merge has its quorum, as far as names of files say."""
         listed = self._store.names(offers.folder_of(self._state.version + 1))
         return len(listed) >= self._run.settings.quorum
+
+    def is_hopeless(self) -> bool:
+        """Whether so many have left that no merge will have its quorum.
+
+        Who is lost may come again, and so may who has left, for as long as it takes to
+        be lost. A run that has not yet been joined by a quorum is waited for.
+        """
+        now, quorum = self._clock(), self._run.settings.quorum
+        if not self._watch.staying() < quorum <= len(self._watch.newest()):
+            self._few_since = None
+            return False
+        self._few_since = now if self._few_since is None else self._few_since
+        return now - self._few_since > self._watch.lost_after
 
     def _take(self, number: int, holder: Member) -> None:
         """Creates the next lease, for this member or one that is better placed."""

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._core.foreign._json import scalar
@@ -123,6 +124,7 @@ class Island:
                 f"islands: tokens={tokens} must be 0 or from 2^-53 to 2^53: "
                 "what this step has taken in"
             )
+        self._same(params)
         self._step += 1
         if tokens:
             self._tokens = [c + tokens for c in self._tokens]
@@ -179,7 +181,7 @@ class Island:
     def _send(self, version: int, params: Any) -> None:
         p = self._run.fragment_of(version)
         parts = self._run.split(self._same(params))
-        own = {name: on_host(x) for name, x in parts[p].items()}
+        own = {k: on_host(x).astype(jnp.result_type(x)) for k, x in parts[p].items()}
         self._mail.send(
             Offer(
                 version=version,
@@ -214,6 +216,15 @@ class Island:
                 f"islands: params are {tree}, and were {self._tree} when this island "
                 "joined: give the same tree"
             )
+        for leaf, x in zip(self._run.leaves, leaves, strict=True):
+            kind = str(jnp.result_type(x)), tuple(np.shape(x))
+            if kind != (leaf.dtype, leaf.shape):
+                raise ValueError(
+                    f"islands: {leaf.name} is {kind[0]}{list(kind[1])}, and was "
+                    f"{leaf.dtype}{list(leaf.shape)} when this island joined, so that "
+                    "nobody would merge it: cast the params after the step, "
+                    "optax.tree.cast_like(params, island.params)"
+                )
         return leaves
 
 
@@ -229,7 +240,7 @@ def _like(anchor: np.ndarray, x: Any) -> Any:
     It is committed to its device if the param is: else the next step would be compiled
     again.
     """
-    value = anchor.astype(x.dtype)
+    value = anchor.astype(jnp.result_type(x))
     if not isinstance(x, jax.Array):
         return value
     if x.is_fully_addressable:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._core._tree import wide
@@ -163,4 +164,4 @@ def join(
 
 
 def _wide(x: Any) -> np.ndarray:
-    return on_host(x).astype(wide(x.dtype))
+    return on_host(x).astype(wide(jnp.result_type(x)))

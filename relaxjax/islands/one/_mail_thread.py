@@ -51,7 +51,7 @@ class Post:
         self._error: Exception | None = None
         self._failing: set[str] = set()
         self._changed, self._wake = threading.Condition(), threading.Event()
-        self._stop = False
+        self._stop = self._hopeless = False
         self._thread = threading.Thread(target=self._run, daemon=True, name="islands")
 
     def start(self) -> None:
@@ -69,16 +69,28 @@ class Post:
         with self._changed:
             if self._error is not None:
                 raise self._error
+            if self._stop:
+                raise RuntimeError(
+                    "islands: this island has left the run: exchange before close(), "
+                    "inside of its `with` block"
+                )
             new = [fragment for _, fragment in sorted(self._arrived.items())]
             merged, self._arrived, self._merged = self._merged, {}, set()
             return News(self._version, new, merged, self._wanted)
 
     def wait_for(self, version: int) -> None:
-        """Waits until a version is there, or something has ended the thread."""
+        """Waits until a version is there or never will be, or the thread has ended."""
+
+        def is_over() -> bool:
+            ended = self._error is not None or self._stop
+            return self._version >= version or ended or self._hopeless
+
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._version >= version or self._error or self._stop
-            )
+            self._changed.wait_for(is_over)
+            if self._hopeless and self._version < version:
+                self._voice.say(
+                    "too many islands have left for the quorum; this one trains alone"
+                )
 
     def close(self) -> None:
         """Ends the thread, and leaves."""
@@ -131,6 +143,9 @@ class Post:
                     self._outbox = None
         if self._channel.syncer.turn():
             self._take(self._channel.adopt())
+        with self._changed:
+            self._hopeless = self._channel.syncer.is_hopeless()
+            self._changed.notify_all()
 
     def _take(self, news: News) -> None:
         with self._changed:

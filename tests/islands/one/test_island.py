@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from typer.testing import CliRunner
 
 import relaxjax
 from relaxjax import islands
+from relaxjax.cli import app
 from relaxjax.islands.carriers._folder import Folder
 from relaxjax.islands.carriers._open import open_store
 from relaxjax.islands.common import _log as log
@@ -25,6 +27,8 @@ PARAMS = {"a": jnp.zeros(8), "b": jnp.zeros(4)}
 RATE, H = 0.3, 4
 RUN: dict[str, Any] = {"sync_every": H, "fragments": 2, "mode": "rounds"}
 FAST: dict[str, Any] = {"poll": 0.002, "lost_after": 60.0}
+EACH_STEP: dict[str, Any] = {"sync_every": 1, "fragments": 1, "outer_rate": 1.0}
+EACH_STEP["outer_momentum"] = 0.0
 
 
 @jax.jit
@@ -329,3 +333,84 @@ def test_the_last_contributions_go_out_before_islands_leave(tmp_path, count):
     with islands.join(PARAMS, f"folder:{tmp_path}", "later", **how) as later:
         assert later.version == 1
         np.testing.assert_allclose(later.params["a"], np.full(8, count), rtol=1e-6)
+
+
+def test_who_is_slow_does_not_wait_for_a_quorum_that_has_left(tmp_path, capfd):
+    """Three islands, and the two that are fast end after their steps."""
+    ended: dict[int, int] = {}
+    ready = threading.Barrier(3)
+    how: dict[str, Any] = RUN | {"quorum": 2}
+
+    def member(number: int, steps: int) -> None:
+        name = f"island{number}"
+        knobs: dict[str, Any] = how | {"grace": 0.05, "poll": 0.002, "lost_after": 0.3}
+        with islands.join(PARAMS, f"folder:{tmp_path}", name, **knobs) as island:
+            params = island.params
+            ready.wait()
+            for _ in range(steps):
+                params = island.exchange(train(params, TARGETS[number]))
+        ended[number] = island.version
+
+    steps = (8, 8, 40)
+    threads = [
+        threading.Thread(target=member, args=item, daemon=True)
+        for item in enumerate(steps)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert set(ended) == {0, 1, 2}
+    assert (
+        "[island2] too many islands have left for the quorum" in capfd.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("kind", [jnp.float32, jnp.float16])
+def test_params_of_another_dtype_than_joined_are_refused(kind, tmp_path):
+    """Such as bfloat16 ones that a step in float32 has widened."""
+    params = {"w": jnp.zeros(3, jnp.bfloat16)}
+    how: dict[str, Any] = {"sync_every": 2, "fragments": 1}
+    with islands.join(params, f"folder:{tmp_path}", "a", **how) as island:
+        island.exchange(params)
+        with pytest.raises(
+            ValueError, match=r"w is float.*\[3\], and was bfloat16\[3\]"
+        ):
+            island.exchange({"w": jnp.zeros(3, kind)})
+
+
+def test_doubles_are_merged_as_doubles_inside_of_a_context(tmp_path):
+    """The thread that merges is not in the context of the thread that trains."""
+    how: dict[str, Any] = RUN | FAST | EACH_STEP | {"keep": True}
+    with jax.enable_x64(True):
+        params = {"w": jnp.arange(3.0)}
+        with islands.join(params, f"folder:{tmp_path}", "a", **how) as island:
+            for _ in range(3):
+                params = island.exchange({"w": params["w"] + 1e-12})
+        assert params["w"].dtype == np.float64
+        np.testing.assert_allclose(params["w"] - np.arange(3), 3e-12, rtol=1e-3)
+    assert island.merged == 3
+    said = CliRunner().invoke(app, ["islands", "replay", f"folder:{tmp_path}"])
+    assert "3 equal to the bit" in " ".join(said.output.split()), said.output
+
+
+def test_two_leaves_of_one_name_are_refused(tmp_path):
+    params = {"a/b": jnp.zeros(2), "a": {"b": jnp.ones(2)}}
+    with pytest.raises(ValueError, match="two leaves are called 'a/b'"):
+        islands.join(params, f"folder:{tmp_path}", "a", sync_every=1, fragments=1)
+
+
+def test_arrays_of_numpy_join_in_the_dtype_that_jax_has(tmp_path):
+    how: dict[str, Any] = RUN | FAST | EACH_STEP
+    with islands.join({"w": np.zeros(3)}, f"folder:{tmp_path}", "a", **how) as island:
+        params = island.exchange({"w": island.params["w"] + 1.0})
+        np.testing.assert_array_equal(params["w"], np.ones(3))
+    assert island.merged == 1
+
+
+def test_who_has_left_exchanges_nothing(tmp_path):
+    how: dict[str, Any] = RUN | FAST | EACH_STEP
+    with islands.join(PARAMS, f"folder:{tmp_path}", "a", **how) as island:
+        params = island.exchange(island.params)
+    with pytest.raises(RuntimeError, match="this island has left the run"):
+        island.exchange(params)
