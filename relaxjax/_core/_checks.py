@@ -7,7 +7,7 @@ is of another kind. Trees of arrays are checked in `_core/_arrays.py`, fields of
 data in `_core/foreign/_fields.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -119,6 +119,15 @@ def require_params(params: Any, caller: str, why: str) -> None:
         raise ValueError(
             f"{caller}: update needs params, {why}; call tx.update(gradients, state, "
             "params)"
+        )
+
+
+def require_own_name_each(caller: str, names: Sequence[str]) -> None:
+    """Refuses two leaves of one name, as a key with a slash makes them."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"{caller}: two leaves are called {twice!r}; leave slashes out of keys"
         )
 
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from relaxjax._core._checks import require_own_name_each
 from relaxjax._core._phases import reached
 from relaxjax._core._tree import is_key, leaf_names
 
@@ -21,11 +22,7 @@ Rows = Callable[[int, int], np.ndarray]
 def named(tree: Any) -> dict[str, Any]:
     """The leaves by their names; refuses two leaves of one name."""
     names, leaves = leaf_names(tree), jax.tree.leaves(tree)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(
-            f"checkpoint: two leaves are called {twice!r}; leave slashes out of keys"
-        )
+    require_own_name_each("checkpoint", names)
     return dict(zip(names, leaves, strict=True))
 
 

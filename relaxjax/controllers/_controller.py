@@ -109,17 +109,15 @@ def controller(
     require_whole(caller, "dwell", dwell, 0)
 
     def init() -> Record:
-        return Record((Decision(0, _plain(start), "start", {}),), memory)
+        return Record((Decision(0, start, "start", {}),), memory)
 
     def update(record: Record, step: int, readings: Mapping[str, Any]) -> Record:
         last = record.decisions[-1]
         require_whole(caller, "step", step, last.step + 1)
-        step = int(step)
         told = _floats(caller, reads, readings)
         remembered, level, why = record.memory, last.level, _odd(told)
         if not why:
             remembered, wanted = rule(record.memory, last.level, told)
-            wanted = _plain(wanted)
             held = wanted != level and record.since > 0 and step < record.since + dwell
             level, why = (level, "dwell") if held else (wanted, "rule")
             remembered = record.memory if held else remembered  # it is still to come
@@ -128,13 +126,6 @@ def controller(
         return Record(decisions, remembered, since)
 
     return Controller(init, update, tuple(reads))
-
-
-def _plain(level: Any) -> Any:
-    """Numbers of NumPy as Python's, which JSON writes."""
-    if isinstance(level, Mapping):
-        return {name: _plain(x) for name, x in level.items()}
-    return level.item() if isinstance(level, np.generic) else level
 
 
 def _floats(

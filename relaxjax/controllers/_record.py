@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 
 from relaxjax._core.foreign._folders import local_path, write_whole
-from relaxjax._core.foreign._json import LARGE, read_json
+from relaxjax._core.foreign._json import LARGE, number, read_json
 from relaxjax._core.foreign._types import wrong
 
 Level = int | Mapping[str, int]
@@ -82,7 +82,8 @@ class Record(NamedTuple):
             for row in self.decisions
         ]
         found = {"table": self.table, "decisions": rows}
-        text = json.dumps(found | ({"options": options} if options else {}), indent=1)
+        found |= {"options": options} if options else {}
+        text = json.dumps(found, indent=1, default=number)
         write_whole(local_path("controllers.Record.save", "path", path), text + "\n")
 
 

@@ -9,7 +9,6 @@ v = 1, 2, .. is that of fragment (v - 1) mod P, and version 0 is the start.
 
 import functools
 import math
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._core._checks import require_momentum, require_whole
+from relaxjax._core._checks import (
+    require_momentum,
+    require_own_name_each,
+    require_whole,
+)
 from relaxjax._core._tree import leaf_name, wide
 from relaxjax.islands.carriers._foreign import LINE, MOST, DamagedFile, contents, shown
 from relaxjax.islands.carriers._store import FILE, Store
@@ -131,11 +134,7 @@ class Agreed(NamedTuple):
         settings.check()
         numbers = jax.tree.leaves(deal("islands", settings.fragments, None, params))
         named = [(leaf_name(path), x) for path, x in jax.tree.leaves_with_path(params)]
-        every = Counter(name for name, _ in named)
-        if twice := [name for name, count in every.items() if count > 1]:
-            raise ValueError(
-                f"islands: two leaves are called {twice[0]!r}; keep slashes out of keys"
-            )
+        require_own_name_each("islands", [name for name, _ in named])
         leaves = []
         for (name, x), number in zip(named, numbers, strict=True):
             if not jnp.issubdtype(jnp.result_type(x), jnp.floating):

@@ -124,7 +124,7 @@ class Island:
                 f"islands: tokens={tokens} must be 0 or from 2^-53 to 2^53: "
                 "what this step has taken in"
             )
-        self._same(params)
+        self._require_same(params)
         self._step += 1
         if tokens:
             self._tokens = [c + tokens for c in self._tokens]
@@ -180,7 +180,7 @@ class Island:
 
     def _send(self, version: int, params: Any) -> None:
         p = self._run.fragment_of(version)
-        parts = self._run.split(self._same(params))
+        parts = self._run.split(jax.tree.leaves(params))
         own = {k: on_host(x).astype(jnp.result_type(x)) for k, x in parts[p].items()}
         self._mail.send(
             Offer(
@@ -205,11 +205,12 @@ class Island:
             new |= fragment.anchor
         leaves = [
             _like(new[leaf.name], x) if leaf.name in new else x
-            for leaf, x in zip(self._run.leaves, self._same(params), strict=True)
+            for leaf, x in zip(self._run.leaves, jax.tree.leaves(params), strict=True)
         ]
         return self._tree.unflatten(leaves)
 
-    def _same(self, params: Any) -> list[Any]:
+    def _require_same(self, params: Any) -> None:
+        """Refuses another tree, dtype or shape than those that joined."""
         leaves, tree = jax.tree.flatten(params)
         if tree != self._tree:
             raise ValueError(
@@ -217,15 +218,14 @@ class Island:
                 "joined: give the same tree"
             )
         for leaf, x in zip(self._run.leaves, leaves, strict=True):
-            kind = str(jnp.result_type(x)), tuple(np.shape(x))
-            if kind != (leaf.dtype, leaf.shape):
+            dtype, shape = jnp.result_type(x), np.shape(x)
+            if dtype != leaf.dtype or shape != leaf.shape:
                 raise ValueError(
-                    f"islands: {leaf.name} is {kind[0]}{list(kind[1])}, and was "
+                    f"islands: {leaf.name} is {dtype}{list(shape)}, and was "
                     f"{leaf.dtype}{list(leaf.shape)} when this island joined, so that "
                     "nobody would merge it: cast the params after the step, "
                     "optax.tree.cast_like(params, island.params)"
                 )
-        return leaves
 
 
 def seed_of(seed: int, member: str) -> int:
