@@ -6,8 +6,8 @@ python3 scripts/check.py --ci       with types of the tests, coverage and the
                                     newest JAX; with long tests too if nothing runs
                                     `--oldest`
 python3 scripts/check.py --oldest   long tests, and a quick subset of the others, on the
-                                    oldest Python and JAX; --oldest-by-turns has half of
-                                    the long tests, and the next commit the other half
+                                    oldest Python and JAX; --oldest-half has one half of
+                                    the long tests, which the commit's hash chooses
 python3 scripts/check.py --programs what GPUs and TPUs would run, by the newest JAX;
                                     --old-programs on this Python; not in CI
 python3 scripts/check.py --peers    beside other packages, on the same numbers: writes
@@ -228,12 +228,13 @@ def check_oldest(shard: str = "1/1") -> None:
     run(python, *TESTS, "-m", "long and not slow", "--quarter", "--shard", shard)
 
 
-def check_oldest_by_turns() -> None:
-    """With the half of the long tests whose turn it is: a commit's number tells."""
-    count, told = ["git", "-C", str(ROOT), "rev-list", "--count", "HEAD"], ""
+def check_oldest_half() -> None:
+    """With half of the long tests: a commit's hash tells, in a shallow clone too."""
+    told = ""
     if shutil.which("git"):  # and what is no clone has no commits
-        told = subprocess.run(count, capture_output=True, text=True).stdout.strip()
-    check_oldest(f"{1 + int(told or 0) % 2}/2")
+        head = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+        told = subprocess.run(head, capture_output=True, text=True).stdout.strip()
+    check_oldest(f"{1 + int(told[-1:] or '0', 16) % 2}/2")
 
 
 def say_versions(python: Path) -> None:
@@ -293,7 +294,7 @@ def say_what_changed(before: dict[str, Any], now: dict[str, Any]) -> None:
 WISHES = {
     "ci": (check_ci, "with long tests, coverage and docs"),
     "oldest": (check_oldest, "a subset, on the oldest Python and JAX"),
-    "oldest-by-turns": (check_oldest_by_turns, "the same with half of the long tests"),
+    "oldest-half": (check_oldest_half, "the same with half of the long tests"),
     "programs": (check_programs, "for GPUs and TPUs, by the newest JAX"),
     "old-programs": (partial(check_programs, new=False), "for them, on this Python"),
     "peers": (check_peers, "beside other packages"),
