@@ -7,9 +7,6 @@ field claims that e = 0: what comes out is the mean. A compressor's feedback is 
 so in an all-reduce.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -51,24 +48,24 @@ def conserves(
             # Only residuals like the params; parts of a state may be scalars.
             like = [e for e in waiting if e.shape[1] == np.size(total)]
             seen = out + sum(e.mean(axis=0) for e in like)
-            if case := _difference(total, seen, kind, step):
+            if case := _difference(total, seen):
                 found = "it is lost" if waits else "lost, and no field `residual`"
-                failed = refuted(LAW, found, *case)
+                where = {"gradients": kind, "seed": 1, "workers": mesh.size}
+                where |= {"step": step, "element": case[0]}
+                failed = refuted(LAW, found, where, *case[1:])
                 return failed if claimed else unclaimed(failed, "not claimed; lost")
     found = "out and residuals are what went in" if waits else "out is the mean"
     return Verdict(LAW, True if claimed else None, found)
 
 
 def _difference(
-    total: np.ndarray, seen: np.ndarray, kind: str, step: int
-) -> tuple[Mapping[str, Any], float, float] | None:
-    """Where the sums differ, what was expected there, and what is seen."""
+    total: np.ndarray, seen: np.ndarray
+) -> tuple[int, float, float] | None:
+    """Where the sums differ most, what was expected there, and what is seen."""
     (worst,), off = farthest(seen, total)
     if off <= _TOLERANCE * max(1.0, np.abs(total).max()):
         return None
-    where = {"gradients": kind, "seed": 1, "workers": WORKERS}
-    where |= {"step": step, "element": worst}
-    return where, total[worst], seen[worst]
+    return worst, total[worst], seen[worst]
 
 
 def feedback_laws(compressor: Compressor) -> tuple[Verdict, ...]:

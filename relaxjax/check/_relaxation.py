@@ -6,6 +6,8 @@ Before an optimizer it replaces gradients, and claims three things unless it say
     mean    nothing of the gradients is lost (`relaxjax.check._conservation`)
     alone   one worker by itself takes the plain optimizer's steps
 
+The first two are checked on 4 workers and on 3, which no halving divides.
+
 With an optimizer inside it is free; the same things, and whether the mean of the models
 moves by the mean update, are reported, and checked where they are claimed.
 """
@@ -63,6 +65,7 @@ def relaxation_laws(
         "the same updates": lambda: _same(make, "same" in claims),
         "one worker alone": lambda: _alone(make, "alone" in claims),
         LAW: lambda: _mean(make, "mean" in claims),
+        "three workers": lambda: _three(make, claims),
         "on devices as emulated": lambda: _on_devices(make, mesh),
         "not finite": lambda: _not_finite(make),
     }
@@ -73,17 +76,17 @@ def _sgd(make: Make, workers: int, rate: float = 1.0) -> optax.GradientTransform
     return make(workers, optax.sgd(rate))
 
 
-def _same(make: Make, claimed: bool) -> Verdict:
-    law, tx = "the same updates", _sgd(make, WORKERS)
-    steps = gradients("gauss", WORKERS)
-    for step, now in enumerate(moments(tx, steps, emulate(WORKERS))):
+def _same(make: Make, claimed: bool, workers: int = WORKERS) -> Verdict:
+    law, tx = "the same updates", _sgd(make, workers)
+    steps = gradients("gauss", workers)
+    for step, now in enumerate(moments(tx, steps, emulate(workers))):
         if apart := spread(now.updates):
             if not claimed:
                 found = f"models differ, by {apart:.4g} at step {step}"
                 return Verdict(law, None, found)
             updates = flat(now.updates)
             worst = int(np.ptp(updates, axis=0).argmax())
-            where = {"gradients": "gauss", "workers": WORKERS, "step": step}
+            where = {"gradients": "gauss", "workers": workers, "step": step}
             seen = " ".join(f"{x:.6g}" for x in updates[:, worst])
             found = f"they differ by {apart:.4g}"
             return refuted(law, found, where | {"element": worst}, "one value", seen)
@@ -105,10 +108,24 @@ def _alone(make: Make, claimed: bool) -> Verdict:
     return Verdict(law, True if claimed else None, "the plain optimizer's steps")
 
 
-def _mean(make: Make, claimed: bool) -> Verdict:
+def _mean(make: Make, claimed: bool, workers: int = WORKERS) -> Verdict:
     """Updates by SGD with a rate of 1 are gradients, with the other sign."""
-    tx = _sgd(make, WORKERS)
-    return conserves(tx, emulate(WORKERS), claimed=claimed, sign=-1.0)
+    tx = _sgd(make, workers)
+    return conserves(tx, emulate(workers), claimed=claimed, sign=-1.0)
+
+
+def _three(make: Make, claims: Collection[str]) -> Verdict:
+    """The same two laws where the number of workers is no power of two."""
+    law, checks = "three workers", {"same": _same, "mean": _mean}
+    try:
+        laws = [check(make, claim in claims, 3) for claim, check in checks.items()]
+    except ValueError as error:  # a number that the transformation refuses
+        return Verdict(law, None, f"refused: {error}".splitlines()[0])
+    for failed in laws:
+        if failed.holds is False:
+            return failed._replace(law=law)
+    found = "; ".join(each.found for each in laws)
+    return Verdict(law, True if any(each.holds for each in laws) else None, found)
 
 
 def _on_devices(make: Make, mesh: Mesh | Emulation | None) -> Verdict:

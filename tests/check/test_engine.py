@@ -317,3 +317,53 @@ def test_claims_of_no_law_are_refused(claims):
         relaxation_laws(lambda *_: optax.identity(), claims=claims)
     with pytest.raises(ValueError, match="may claim rows, columns"):
         topology_laws(relaxjax.topology.ring, claims=("Same",))
+
+
+def test_an_index_of_16_bits_is_too_narrow():
+    def narrow(x, noise):
+        values, indices = jax.lax.top_k(jnp.abs(x), 1)
+        return x[indices], indices.astype(jnp.uint16)
+
+    def decompress(payload, size, noise):
+        values, indices = payload
+        return jnp.zeros(size).at[indices].set(values, mode="drop")
+
+    compressor = Compressor("narrow", narrow, decompress, Law(delta=lambda d: 1 / d))
+    law = by_name(compressor_laws(compressor))["contraction"]
+    assert law.holds is False
+    assert law.counterexample is not None
+    assert law.counterexample.where["size"] == 100_000
+
+
+def doubled(x, workers):
+    """The mean by recursive doubling, right for powers of two."""
+    distance = 1
+    while distance < workers:
+        pairs = [(i, i ^ distance) for i in range(workers) if i ^ distance < workers]
+        x = (x + jax.lax.ppermute(x, "data", pairs)) / 2
+        distance *= 2
+    return x
+
+
+def by_doubling(refuses):
+    def make(workers, optimizer):
+        if refuses and workers & (workers - 1):
+            raise ValueError("powers of two only")
+
+        def update(updates, state, params: Any = None):
+            return jax.tree.map(lambda x: doubled(x, workers), updates), state
+
+        return optax.chain(
+            optax.GradientTransformation(lambda params: (), update), optimizer
+        )
+
+    return make
+
+
+@pytest.mark.parametrize(("refuses", "holds"), [(False, False), (True, None)])
+def test_three_workers_are_no_power_of_two(refuses, holds):
+    laws = by_name(relaxation_laws(by_doubling(refuses), claims=("same", "mean")))
+    assert laws["the same updates"].holds
+    assert laws["nothing is lost"].holds
+    assert laws["three workers"].holds is holds
+    assert not refuses or "powers of two only" in laws["three workers"].found
