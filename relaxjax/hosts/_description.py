@@ -38,11 +38,13 @@ def described(
     """The job of this process; None where it is the only one.
 
     Raises:
-      ValueError: a part is missing, or wrong.
+      ValueError: a part is missing, or wrong; a launcher that is not read here says
+        that there are others.
     """
     address = address or env.get("JAX_COORDINATOR_ADDRESS")
     count = _number(count, "num_processes", COUNT, env)
     number = given = _number(number, "process_id", "JAX_PROCESS_ID", env)
+    told = count
     here = launchers.launched(env, needed=None in (address, count, number))
     if here:
         count = here.processes if count is None else count
@@ -50,7 +52,7 @@ def described(
     if count == 1:
         if given:
             _whole(address or "", count, given)  # refuses it
-        return None
+        return launchers.require_alone(env) if told is None else None
     method = None
     if address is None and here:
         address = launchers.coordinator(env)
@@ -59,7 +61,7 @@ def described(
         address, count, number, _NO_DEVICES, method, max(1, int(wait))
     )
     if count == 1 or (address is None and count is None and number is None):
-        return None
+        return launchers.require_alone(env)
     job = _whole(address, count, number)
     same = here and (here.processes, here.process_id) == (count, number)
     return job._replace(layout=here.layout if here and same else None)

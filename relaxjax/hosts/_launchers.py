@@ -19,6 +19,8 @@ from zlib import crc32
 Env = Mapping[str, str]
 _LAST_PORTS = 61440, 4096  # the first and how many: where JAX looks too
 _NODES = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+# Who is which of how many, by PyTorch's launchers, and by MPICH and Intel MPI.
+_OTHERS = (("RANK", "WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 SEEN = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
@@ -94,6 +96,24 @@ def coordinator(env: Env) -> str | None:
             "JAX_COORDINATOR_ADDRESS=HOST:PORT, or install mpi4py"
         )
     return None
+
+
+def require_alone(env: Env) -> None:
+    """Refuses to be the only process where another launcher has started several.
+
+    Raises:
+      ValueError: torchrun, MPICH or Intel MPI say so; they name no address for JAX.
+    """
+    for rank, size in _OTHERS:
+        number, count = _whole(env, rank), _whole(env, size)
+        if number is not None and count and count > 1:
+            raise ValueError(
+                f"join: {size}={count} and {rank}={number} say that this is one of "
+                f"{count} processes, and each would train alone: give "
+                "JAX_COORDINATOR_ADDRESS (the host of process 0 and a free port "
+                f"there), JAX_NUM_PROCESSES={count} and JAX_PROCESS_ID={number}, or "
+                "JAX_NUM_PROCESSES=1 where alone is meant"
+            )
 
 
 def seen(env: Env) -> str:

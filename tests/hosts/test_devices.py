@@ -181,6 +181,26 @@ def test_an_allocation_without_srun_says_that_it_trains_alone(capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"},
+        {"PMI_RANK": "1", "PMI_SIZE": "2"},
+        step(0, "1", 1, RANK="1", WORLD_SIZE="2"),
+    ],
+)
+def test_processes_of_launchers_that_name_no_address_do_not_train_alone(env):
+    rule = "this is one of 2 processes, .* JAX_NUM_PROCESSES=2 and JAX_PROCESS_ID=1"
+    with pytest.raises(ValueError, match=rule):
+        described(None, None, None, wait=1, env=env)
+    job = described("127.0.0.1:1", 2, 1, wait=1, env=env)
+    assert job is not None
+    alone = {**env, "JAX_NUM_PROCESSES": "1"}
+    assert described(None, None, None, wait=1, env=alone) is None
+    of_one = {name: {"1": "0", "2": "1"}.get(text, text) for name, text in env.items()}
+    assert described(None, None, None, wait=1, env=of_one) is None
+
+
 def test_processes_started_by_hand_inside_a_step_are_no_tasks_of_it():
     """Two in one shell of `srun --pty bash`: both got the GPU of its only task."""
     env = step(0, "1", 1, CUDA_VISIBLE_DEVICES="0,1")
