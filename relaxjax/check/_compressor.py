@@ -89,7 +89,7 @@ def compressor_laws(
 
     Args:
       compressor: any compressor.
-      draws: number of draws of a random compressor, for each input; fewer of large ones.
+      draws: number of draws of a random compressor, for each small input.
       sizes: numbers of elements, the smallest first, so that counterexamples are small.
 
     Returns:

@@ -58,9 +58,7 @@ def conserves(
     return Verdict(LAW, True if claimed else None, found)
 
 
-def _difference(
-    total: np.ndarray, seen: np.ndarray
-) -> tuple[int, float, float] | None:
+def _difference(total: np.ndarray, seen: np.ndarray) -> tuple[int, float, float] | None:
     """Where the sums differ most, what was expected there, and what is seen."""
     (worst,), off = farthest(seen, total)
     if off <= _TOLERANCE * max(1.0, np.abs(total).max()):

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from relaxjax import check as checks
 from relaxjax import hosts
-from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._folders import local_path, write_whole
 from relaxjax._core.foreign._ranges import DRAWS, STEPS
 from relaxjax.cli.common._errors import user_errors
 from relaxjax.cli.common._function import import_file, write_new
@@ -130,12 +130,12 @@ def _save(report: dict[str, Any], out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         with hosts.writing(out / "check.json"):
-            (out / "check.json").write_text(json.dumps(report, indent=1) + "\n")
+            write_whole(out / "check.json", json.dumps(report, indent=1) + "\n")
         with hosts.writing(out / "check.png"):
             checks.plot(report, out / "check.png")
         html = checks.page(report, (out / "check.png").read_bytes())
         with hosts.writing(out / "check.html"):
-            (out / "check.html").write_text(html)
+            write_whole(out / "check.html", html)
     except OSError as error:
         raise ValueError(
             f"--out {out}: cannot write there ({error.strerror}); name a folder that "

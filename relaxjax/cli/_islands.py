@@ -15,7 +15,7 @@ from rich.text import Text
 
 from relaxjax import hosts
 from relaxjax import islands as rooms
-from relaxjax._core.foreign._folders import local_path, own_cache
+from relaxjax._core.foreign._folders import local_path, own_cache, write_whole
 from relaxjax.cli.common._errors import user_errors
 from relaxjax.cli.common._takes import takes
 from relaxjax.cli.options._islands import IslandsOptions
@@ -130,9 +130,8 @@ def _shown(store: rooms.Store, html: Path | None) -> Group:
         raise ValueError(f"islands status: {store.place}: {error}") from error
     if html is not None:
         try:
-            local_path("islands status", "html", html).write_text(
-                page(now, store.place)
-            )
+            path = local_path("islands status", "html", html)
+            write_whole(path, page(now, store.place))
         except OSError as error:
             raise ValueError(f"--html {html}: {error.strerror}") from error
     table = Table(*HEADS)

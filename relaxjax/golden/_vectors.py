@@ -153,13 +153,19 @@ def _outcome(implementation: Implementation, vector: Vector) -> Outcome:
         known = [name for name in vector.outputs if name in outputs]
         if not known:
             raise KeyError(f"it returned none of {', '.join(vector.outputs)}")
-        arrays = {name: np.asarray(outputs[name], np.float64) for name in known}
+        arrays = {name: _real(name, outputs[name]) for name in known}
     except NotImplementedError:
         return Outcome(vector.name, "not covered", np.nan, "")
     except (Exception, SystemExit) as error:  # whatever others raise
         detail = f"{type(error).__name__}: {error}"
         return Outcome(vector.name, "error", np.nan, detail)
     return _judged(vector, arrays)
+
+
+def _real(name: str, output: Any) -> np.ndarray:
+    if np.iscomplexobj(output):
+        raise TypeError(f"{name} is complex, and all golden vectors are real")
+    return np.asarray(output, np.float64)
 
 
 def _judged(vector: Vector, arrays: dict[str, np.ndarray]) -> Outcome:

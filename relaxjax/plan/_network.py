@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relaxjax._core._checks import check_type
-from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._folders import local_path, write_whole
 from relaxjax._core.foreign._json import SMALL, number, read_json
 from relaxjax._core.foreign._ranges import WORKERS
 from relaxjax._core.foreign._types import wrong
@@ -136,7 +136,7 @@ class Network:
     def save(self, path: str | Path) -> None:
         """Writes the network to a JSON file."""
         text = json.dumps(asdict(self), indent=1, default=number) + "\n"
-        local_path("save", "path", path).write_text(text)
+        write_whole(local_path("save", "path", path), text)
 
     @classmethod
     def load(cls, path: str | Path) -> "Network":

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._folders import local_path, write_whole
 from relaxjax._core.foreign._html import paragraphs, table
 from relaxjax.plan._candidate import Candidate, sized
 from relaxjax.plan._predict import Prediction
@@ -122,7 +122,7 @@ class Ranking:
     def save(self, path: str | Path) -> None:
         """Writes the ranking to a JSON file."""
         text = json.dumps(self.told(), indent=1) + "\n"
-        local_path("save", "path", path).write_text(text)
+        write_whole(local_path("save", "path", path), text)
 
 
 def ranking(

@@ -22,7 +22,7 @@ def metropolis(links: Any, *, name: str = "metropolis") -> Topology:
       name: name of the topology.
 
     Raises:
-      ValueError: `links` is not square or not symmetric.
+      ValueError: `links` is not square or not symmetric, or has a NaN.
 
     Example:
       >>> import relaxjax
@@ -32,7 +32,10 @@ def metropolis(links: Any, *, name: str = "metropolis") -> Topology:
        [0.33 0.33 0.33]
        [0.   0.33 0.67]]
     """
-    links = np.array(links, bool)
+    links = np.array(links, np.float64)
+    if np.isnan(links).any():
+        raise ValueError(f"{name}: links have a NaN: say 1 or True for a link, or 0")
+    links = links != 0
     if links.ndim != 2 or links.shape[0] != links.shape[1] or (links != links.T).any():
         raise ValueError(
             f"{name}: links of shape {links.shape} must be a symmetric [n, n]: these "

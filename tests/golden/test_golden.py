@@ -122,6 +122,17 @@ def test_what_is_wrong_is_told():
     assert found["slow momentum"].status == "error"
 
 
+def test_an_imaginary_part_is_no_rounding():
+    (vector,) = [v for v in golden.load() if v.name == "top_k"]
+    (row,) = golden.compare(
+        lambda *_: {"decoded": vector.outputs["decoded"] + 1j}, [vector]
+    )
+    assert row.status == "error"
+    assert (
+        row.detail == "TypeError: decoded is complex, and all golden vectors are real"
+    )
+
+
 @pytest.mark.slow
 def test_the_command(capsys):
     assert main(["--implementation", "examples.golden.with_optax:implementation"]) == 0

@@ -275,6 +275,7 @@ def test_push_sum_takes_columns_alone():
         (lambda: topology.shift_one(7), "shift_one: n=7 must be even"),
         (lambda: topology.base_graph(4, 0), "base_graph: k=0 must be a whole"),
         (lambda: topology.metropolis([[0, 1], [0, 0]]), "must be a symmetric"),
+        (lambda: topology.metropolis([[0, np.nan], [np.nan, 0]]), "have a NaN"),
         (lambda: topology.from_matrix([[1.0, 0.0]]), r"shape \(1, 2\) of a matrix"),
         (lambda: topology.from_matrix(np.zeros((0, 0))), "it is empty"),
         (lambda: topology.from_matrix([[1.5, -0.5], [-0.5, 1.5]]), "it holds -0.5"),

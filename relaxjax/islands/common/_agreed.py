@@ -68,6 +68,9 @@ class Settings(NamedTuple):
         """ValueError with the first setting that is not one."""
         for name in ("fragments", "quorum"):
             require_whole("islands", name, getattr(self, name))
+        require_whole("islands", "seed", self.seed, 0)
+        if not isinstance(self.keep, bool):
+            raise ValueError(f"islands: keep={self.keep!r} must be True or False")
         check_period(self.sync_every, self.fragments)
         if self.mode not in MODES:
             raise ValueError(

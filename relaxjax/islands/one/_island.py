@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._core.foreign._json import scalar
+from relaxjax._core.foreign._switches import unswitched
 from relaxjax.islands.carriers._foreign import is_tokens
 from relaxjax.islands.common._agreed import Agreed
 from relaxjax.islands.common._channel import Fragment, Joined, Mail, News, Offer
@@ -103,6 +104,7 @@ class Island:
         """
         yield from range(self.first_step, count)
 
+    @unswitched()
     def exchange(self, params: Any, *, tokens: float = 1) -> Any:
         """The params to go on with, after a step; call it once after each.
 

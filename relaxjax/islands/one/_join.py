@@ -10,6 +10,7 @@ import numpy as np
 
 from relaxjax._core._tree import wide
 from relaxjax._core.foreign._json import scalar
+from relaxjax._core.foreign._switches import unswitched
 from relaxjax.islands.carriers._open import CARRIER, open_store
 from relaxjax.islands.common._agreed import Agreed, Settings
 from relaxjax.islands.common._channel import Joined, Mail
@@ -27,6 +28,7 @@ from relaxjax.merges import Rule, clipped
 _MERGE = clipped("all")
 
 
+@unswitched()
 def join(
     params: Any,
     carrier: str | None = None,

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 
+from relaxjax._core.foreign._switches import unswitched
 from relaxjax.islands.carriers._foreign import DamagedFile, plain
 from relaxjax.islands.common._channel import Fragment, News, Offer
 from relaxjax.islands.common._store_channel import StoreChannel
@@ -102,6 +103,7 @@ class Post:
         except OSError as error:
             self._voice.say(f"could not leave ({error}); the others will notice")
 
+    @unswitched()
     def _run(self) -> None:
         while not self._stop:
             try:

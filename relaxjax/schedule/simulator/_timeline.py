@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 
-from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._folders import local_path, write_whole
 from relaxjax.schedule.simulator._chrome import chrome_trace
 from relaxjax.schedule.simulator._engine import Span
 from relaxjax.schedule.simulator._gantt import draw_gantt
@@ -161,7 +161,7 @@ class Timeline:
           beside: further timelines, such as a measured one beside a predicted one.
         """
         trace = chrome_trace([(t.name, t.spans) for t in (self, *beside)])
-        local_path("save", "path", path).write_text(json.dumps(trace))
+        write_whole(local_path("save", "path", path), json.dumps(trace))
 
     def save_png(self, path: str | PathLike[str]) -> None:
         """Draws the tracks over time (a Gantt chart).

@@ -117,3 +117,22 @@ def test_a_file_is_written_whole_or_stays(tmp_path, monkeypatch):
 def test_what_is_no_file_is_written_to():
     write_whole(Path("/dev/null"), "text")
     assert Path("/dev/null").is_char_device()
+
+
+IN_PLACE = {
+    "_core/foreign/_folders.py",  # itself
+    "checkpoint/_files.py",  # a part, which is renamed
+    "cli/common/_function.py",  # a file that is not there yet
+    "hosts/_links.py",  # of the machine, beside what is mounted over it
+    "tasks/_load.py",  # an example
+}
+
+
+def test_files_that_users_name_are_written_whole():
+    root = Path(relaxjax.__file__).parent
+    found = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if ".write_text(" in path.read_text()
+    }
+    assert found == IN_PLACE

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,8 @@ def test_another_run_or_model_is_refused(tmp_path, change, message):
         ({"outer_momentum": 1.0}, "momentum=1.0"),
         ({"poll": 0.0}, "poll=0.0"),
         ({"pace": 0.0}, "pace=0.0"),
+        ({"seed": 1.5}, "seed=1.5 must be a whole number"),
+        ({"keep": "no"}, "keep='no' must be True or False"),
         ({"params": {"n": jnp.zeros(3, int)}, "fragments": 1}, "n is int32"),
     ],
 )
@@ -188,6 +191,28 @@ def test_bad_arguments(tmp_path, how, message):
     how = {"carrier": f"folder:{tmp_path}", "name": "a", **RUN, **FAST, **how}
     with pytest.raises(ValueError, match=message):
         islands.join(how.pop("params", PARAMS), **how).close()
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_where_jax_refuses_transfers(tmp_path, capsys, everywhere):
+    """What islands merge is on the host, in the training thread and beside it."""
+    step = jax.jit(lambda x: x + x.dtype.type(1))
+    params = {"x": jnp.zeros(2), "b": jnp.ones(3, jnp.bfloat16)}
+    how: dict[str, Any] = RUN | FAST
+    guard = jax.transfer_guard("disallow")
+    if everywhere:
+        jax.config.update("jax_transfer_guard", "disallow")
+    try:
+        with nullcontext() if everywhere else guard:
+            place = f"folder:{tmp_path}"
+            with islands.join(params, place, "a", **how) as island:
+                for _ in range(4 * H):
+                    params = jax.tree.map(step, params)
+                    params = island.exchange(params)
+    finally:
+        jax.config.update("jax_transfer_guard", None)
+    assert "INVALID_ARGUMENT" not in capsys.readouterr().err
+    assert island.version > 0
 
 
 @pytest.mark.parametrize("variable", ["SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"])
