@@ -1,0 +1,95 @@
+"""The unit of the loss is nobody's business: gradients times 2^k, to the bit.
+
+A power of two is exact in every float, so that an absolute epsilon, a sum of squares
+that leaves float32's range, or a bound in the params' unit shows. From params of zero,
+the models are 2^k times as large; of rules that normalize
+matrices, those are as they were.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from relaxjax._core._relaxation import Training
+from relaxjax._names import RELAXATIONS, parse
+from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
+from tests.helpers import assert_equal
+
+WORKERS, STEPS = 4, 9
+SCALES = (20, -20, 50, -50)
+NORMALIZE = {"demo": "mnw", "dion": "mn", "dion2": "mn"}  # these leaves
+ABSOLUTE = {
+    "one_bit_adam": "Adam's epsilon",
+    "one_bit_lamb": "Adam's epsilon",
+    "zero_one_adam": "Adam's epsilon",
+    "lossy_push_sum": "its resolution",
+    "moniqua": "its bound on what lies between neighbors",
+    "all_reduce+fp16": "the range of float16",
+    "all_reduce+threshold": "its threshold",
+}
+NAMES = [
+    *RELAXATIONS,
+    *(f"all_reduce+{compressor}" for compressor in COMPRESSORS),
+    *(f"all_reduce+sign+{feedback}@two_shot" for feedback in FEEDBACKS),
+    "local_sgd+quantize4+ef14",
+    "diloco+quantize4",
+    "gossip+sign@hypercube",
+    "deep_squeeze+sign",
+    "parameter_server+sign+ef14",
+]
+
+
+@functools.cache
+def gradients() -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    shapes = {"m": (16, 12), "n": (12, 8), "w": (33,)}
+    return [
+        {
+            k: rng.normal(size=(WORKERS, *s)).astype(np.float32)
+            for k, s in shapes.items()
+        }
+        for _ in range(STEPS)
+    ]
+
+
+def models(name: str, scales: tuple[int, ...]) -> list[Any]:
+    """The models after some steps, over 2^k, of gradients times 2^k."""
+    tx: Any = parse(name).build("data", Training(optax.sgd(0.5), 0.5, 100, WORKERS))
+    update = jax.jit(jax.vmap(tx.update, axis_name="data"))
+    found = []
+    for k in scales:
+        x = jax.tree.map(jnp.zeros_like, gradients()[0])
+        state = jax.vmap(tx.init, axis_name="data")(x)
+        for g in gradients():
+            g = jax.tree.map(lambda a, k=k: a * np.float32(2.0**k), g)
+            updates, state = update(g, state, x)
+            x = jax.block_until_ready(optax.apply_updates(x, updates))
+        found.append(jax.tree.map(np.asarray, x))
+    return found
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("name", [x for x in NAMES if x not in ABSOLUTE])
+def test_the_unit_of_the_loss_does_not_matter(name):
+    plain, *scaled = models(name, (0, *SCALES))
+    for k, x in zip(SCALES, scaled, strict=True):
+        same = NORMALIZE.get(name, "")
+        for leaf, a in plain.items():
+            assert_equal(x[leaf], a if leaf in same else a * np.float32(2.0**k))
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("name", ABSOLUTE)
+def test_what_has_a_unit_shows_it(name):
+    plain, scaled = models(name, (0, -50))
+    times = np.float32(2.0**-50)
+    apart = [
+        np.abs(x - times * a)
+        for x, a in zip(*map(jax.tree.leaves, (scaled, plain)), strict=True)
+    ]
+    assert max(x.max() for x in apart) > 0
