@@ -149,5 +149,5 @@ def refuse_weight(weight: Any, caller: str) -> None:
     if weight is not None:
         raise ValueError(
             f"{caller}: weight= has no meaning here, where every worker's model counts "
-            "alike; leave it out, or average gradients by weight with all_reduce"
+            "alike; leave it out, or a participation around it, or take all_reduce"
         )

@@ -60,6 +60,8 @@ def plan(options: PlanOptions) -> None:
             ranking = rank(model, cluster, **settings)
             if options.chart:
                 _draw(options.chart, model, cluster, settings)
+    if options.xla_flags and options.as_json:
+        raise typer.BadParameter("--xla-flags has no --json: leave one of them out")
     if options.xla_flags:
         bucket = ranking.choice.prediction.bucket_bytes
         typer.echo(planner.xla_flags(_of_gpus(options, cluster), bucket))

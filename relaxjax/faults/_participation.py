@@ -63,8 +63,9 @@ def participation(
     An absent worker has a weight of zero (`tx.update(..., weight=0)`), so any reducer
     that takes a weight composes. So do `local_sgd`, `diloco` and their kin, with
     `every=sync_every`: a worker that is absent from a round goes on from its own model,
-    and takes the common one after the next round that it is present in. Methods that
-    take no weight, such as `gossip`, say so in `update`.
+    and takes the common one after the next round that it is present in. In a round in
+    which nobody is present nobody steps, on its own model neither. Methods that take no
+    weight, such as `gossip`, say so in `update`.
 
     Put `skip_nonfinite` inside: then it ignores whatever an absent worker holds. A step
     that it skips does not count in the round.

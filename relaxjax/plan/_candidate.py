@@ -65,6 +65,7 @@ class Candidate:
 
 BUCKET, MERGE = "{bucket}", "{merge}"
 BUCKET_BYTES = 8 * 2**20
+WHOLE = 2**32  # bytes of a single bucket at most: elements are counted in int32
 
 _AXES = {1: '"data"', 2: '("host", "device")'}
 
@@ -88,6 +89,18 @@ def in_codes(row: Relaxation, *, axes: int = 1, **keywords: object) -> str:
     """The line of an all-reduce in codes, but for biases and scales."""
     exact = line(row, axes=axes, **keywords)
     return exact.replace("relaxjax.all_reduce(", "relaxjax.compress_matrices(")
+
+
+def models_in_codes(row: Relaxation, every: int, compressor: str) -> str:
+    """The line of models that meet in codes, but for biases and scales."""
+    own = f'relaxjax.compress_matrices("data", {compressor}, algorithm="two_shot"'
+    whole = line(row, str(every), reducer="{own}")
+    parts = (part for part in (MERGE, BUCKET) if part in whole)
+    return (
+        whole.replace(MERGE, "")
+        .replace(BUCKET, "")
+        .replace("{own}", f"{own}{''.join(parts)})")
+    )
 
 
 def _joined(axes: int, args: tuple[str, ...], keywords: dict[str, object]) -> str:

@@ -9,12 +9,18 @@ if it has one and is made for the usual optimizer: what has phases has no averag
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from relaxjax._core._relaxation import SYNC_EVERY, Relaxation
 from relaxjax._names import RELAXATIONS
 from relaxjax.compression import expression
-from relaxjax.plan._candidate import BUCKET, MERGE, Candidate, graph, line
+from relaxjax.plan._candidate import (
+    BUCKET,
+    MERGE,
+    Candidate,
+    graph,
+    line,
+    models_in_codes,
+)
 from relaxjax.plan._gradient_candidates import averaged, low_ranks
 from relaxjax.plan._messages import (
     delayed,
@@ -115,15 +121,14 @@ def _seldom(row: Relaxation, network: Network) -> Iterator[Candidate]:
         for compressor in ("", *_CODED_MODELS) if variants else ("",):
             name, _, feedback = compressor.partition("+")
             messages = reduced(row.sends.algorithm)
-            how: dict[str, Any] = {}
             if name:
                 messages = reduced("two_shot", payload(name))
-                how = {"compressor": expression(name, feedback)}
-                how["algorithm"] = '"two_shot"'
             yield Candidate(
                 relaxation=f"{row.name}+{compressor}" if name else row.name,
                 messages=of_models(messages),
-                tx=line(row, str(every), **how),
+                tx=models_in_codes(row, every, expression(name, feedback))
+                if name
+                else line(row, str(every)),
                 every=every,
                 options={} if every == row.period else {"sync_every": every},
                 keeps=float(bool(feedback)),

@@ -12,7 +12,7 @@ from typing import Any
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax.merges import Rule, require_rule
 from relaxjax.periods import Period
-from relaxjax.plan._candidate import BUCKET_BYTES, Candidate
+from relaxjax.plan._candidate import BUCKET_BYTES, WHOLE, Candidate
 from relaxjax.plan._candidates import candidates
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network, require_network
@@ -24,7 +24,6 @@ from relaxjax.plan._with_rule import with_rule
 
 CRITERIA = ("fastest", "fewest_bytes")
 _SMALLER, _LARGER = 2**20, (64 * 2**20, 512 * 2**20)  # bytes of a bucket
-_WHOLE = 2**32  # bytes of a single bucket at most: elements are counted in int32
 _GAIN = 0.01  # for less, a bucket size of its own is not worth stating
 
 
@@ -141,14 +140,14 @@ def best_bucket(
 
     if bucket_bytes is not None:
         sizes = [bucket_bytes] if isinstance(bucket_bytes, int) else bucket_bytes
-        asked = [min(check_bucket_bytes(size), _WHOLE) for size in sizes]
+        asked = [min(check_bucket_bytes(size), WHOLE) for size in sizes]
         return min(tried(*asked), key=_seconds)
     (usual,) = each = tried(BUCKET_BYTES)
-    whole = min(model.nbytes, _WHOLE)
-    slow = usual.seconds > model.compute * (1 + _GAIN) and whole > BUCKET_BYTES
+    whole = min(model.nbytes, WHOLE)
+    slow = usual.seconds > model.compute * (1 + _GAIN) and whole > _SMALLER
     if slow and candidate.buckets:
-        each += tried(whole)
-        if each[1].seconds < usual.seconds:
+        each += tried(*[whole] * (whole > BUCKET_BYTES))
+        if each[-1].seconds < usual.seconds:
             each += tried(*(x for x in _LARGER if x < whole))
         elif "smaller" in candidate.buckets:
             each += tried(_SMALLER)

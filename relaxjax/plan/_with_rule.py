@@ -5,8 +5,9 @@
                     earlier; and 8 (n - 1) bytes for the sum of weights, in each factor
                     of a low rank
     by coordinates  two shots in floats or in a dense code
-    by distances    the same, when all gradients are there, with 2 (n - 1) ceil(k^2 / n)
-                    floats of a matrix of k = n rows, or n + 1 about a center
+    by distances    the same in one bucket, when all gradients are there, with
+                    2 (n - 1) ceil(k^2 / n) floats of a matrix of k = n rows, or n + 1
+                    about a center
 
 Rows of n workers lie in memory by coordinates and distances: a model in all. Qualities
 remain those of the mean: `docs/merges.md` has what rules cost beside it.
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from relaxjax.merges import Rule, looks_at
-from relaxjax.plan._candidate import MERGE, Candidate
+from relaxjax.plan._candidate import BUCKET, MERGE, WHOLE, Candidate
 from relaxjax.plan._messages import Messages, PlannedMessage, of_models, reduced
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
@@ -36,11 +37,15 @@ def with_rule(rule: Rule, candidates: Iterable[Candidate]) -> Iterator[Candidate
             if not _in_two_shots(c):
                 continue
             messages = messages if c.compressor else _in_shots(c)
+        at_once = looks_at(rule) == "distances"  # in one bucket, whatever its size
         yield replace(
             c,
+            buckets=() if at_once else c.buckets,
             merge=rule,
             messages=_merging(rule, messages, 1 + (c.compressor == "power_sgd")),
-            tx=c.tx.replace(MERGE, f", {_keyword(c)}={_source(rule)}"),
+            tx=c.tx.replace(MERGE, f", {_keyword(c)}={_source(rule)}").replace(
+                BUCKET, "" if at_once else BUCKET
+            ),
             keeps=c.keeps + (looks_at(rule) != "lengths"),
             why=f"{c.why}; merged by {rule}, where the quality is that of a mean",
         )
@@ -82,7 +87,8 @@ def _merging(rule: Rule, messages: Messages, means: int) -> Messages:
     def merging(
         model: Model, network: Network, bucket_bytes: int
     ) -> list[PlannedMessage]:
-        usual = messages(model, network, bucket_bytes)
+        at_once = looks_at(rule) == "distances"
+        usual = messages(model, network, WHOLE if at_once else bucket_bytes)
         first = [
             PlannedMessage(1.0, one) for one in _beside(rule, model, network, means)
         ]

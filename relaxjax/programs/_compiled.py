@@ -28,7 +28,8 @@ def compiled_wire_bytes(step: Any, *args: Any) -> int:
     Returns:
       Bytes, counted as in `relaxjax.wire_bytes`: an all-reduce of d elements over n
       devices as 2 (n - 1) ceil(d / n). A loop counts as often as it runs, a conditional
-      as the branch that sends most.
+      as the branch that sends most. What a back end widens counts as it is compiled, as
+      XLA's for CPUs does with sums of bfloat16.
 
     Raises:
       TypeError: `step` is not a jitted function.

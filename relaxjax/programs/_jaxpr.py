@@ -16,7 +16,12 @@ from jax.extend import core
 
 from relaxjax._core._jaxprs import Program, loop_parts, programs_of, scan_parts
 from relaxjax._core.traced._usual import usual
-from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of, shape_of
+from relaxjax.programs._jaxpr_bytes import (
+    COLLECTIVES,
+    collective_of,
+    rounds_of,
+    shape_of,
+)
 from relaxjax.programs._jaxpr_computed import computed, plain
 from relaxjax.programs._jaxpr_looked import Looks, looked_at
 from relaxjax.programs._questions import Asked, Question, asks, question
@@ -117,10 +122,10 @@ def _equation(
 ) -> WalkResult:
     name, unknown = eqn.primitive.name, [None] * len(eqn.outvars)
     inner = list(programs_of(eqn.params))
-    if name in COLLECTIVES:
-        sent = COLLECTIVES[name](eqn, context.sizes)
-        rounds = rounds_of(eqn, context.sizes)
-        waves = {(0, name.removesuffix("_invariant")): rounds} if rounds else {}
+    if kind := collective_of(eqn, context.sizes):
+        sent = COLLECTIVES[kind](eqn, context.sizes)
+        rounds = rounds_of(eqn, kind, context.sizes)
+        waves = {(0, kind.removesuffix("_invariant")): rounds} if rounds else {}
         return WalkResult(sent, waves, len(waves), unknown)
     if name == "cond":
         _note_choice(eqn, known[0], context.asked)

@@ -15,17 +15,21 @@ Rounds are messages that wait for each other, which is what latency is paid for:
     psum, pmax, pmin             2 ceil(log2 n), up and down a tree
     all_gather, reduce_scatter   n - 1, around a ring
     all_to_all, ppermute         1, all at once
+
+Variants of JAX count as what they are made of: those that start and end apart, and
+those of unreduced and reduced values.
 """
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Container
 from typing import Any
 
 import jax
 import numpy as np
 from jax.extend import core
 
-from relaxjax._core._jaxprs import axis_names_of
+from relaxjax._core._jaxprs import axis_names_of, programs_of
 
 
 def _on_all(share: Callable[[int, int], int]) -> Callable[..., np.ndarray]:
@@ -71,9 +75,51 @@ COLLECTIVES: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-def rounds_of(eqn: core.JaxprEqn, sizes: dict[str, int]) -> int:
-    """Messages of a collective that wait for each other."""
-    name = eqn.primitive.name
+_VARIANTS = {
+    "all_gather_reduced": "all_gather",
+    "pbroadcast_dynamic": "pbroadcast",
+    "unreduced_pmax": "pmax",
+    "unreduced_pmin": "pmin",
+    "unreduced_psum": "psum",
+    "unreduced_reduce_scatter": "reduce_scatter",
+}
+_FREE = re.compile(r"axis_index|pvary|preduced|.*_cast(_p)?|_?dones?|.*_done")
+
+
+def _counted_as(eqn: core.JaxprEqn) -> str:
+    name = eqn.primitive.name.removesuffix("_start")
+    return _VARIANTS.get(name, name)
+
+
+def may_send(eqn: core.JaxprEqn) -> bool:
+    """Whether it sends by itself, or is unknown and works over a named axis."""
+    name = _counted_as(eqn)
+    if name in COLLECTIVES or not axis_names_of(eqn):
+        return name in COLLECTIVES
+    return not _FREE.fullmatch(name) and not any(programs_of(eqn.params))
+
+
+def collective_of(eqn: core.JaxprEqn, sizes: Container[str]) -> str | None:
+    """The key of `COLLECTIVES` that an equation counts as; None: it sends nothing.
+
+    Raises:
+      ValueError: it is unknown and works over an axis of `sizes`.
+    """
+    name = _counted_as(eqn)
+    if name in COLLECTIVES:
+        return name
+    over = [axis for axis in axis_names_of(eqn) if axis in sizes]
+    if over and may_send(eqn):
+        raise ValueError(
+            f"wire_bytes: {eqn.primitive.name} over the axis {over[0]!r} sends what "
+            "only the run knows, or is unknown here, and is not counted; read its "
+            "bytes from a profile of the run"
+        )
+    return None
+
+
+def rounds_of(eqn: core.JaxprEqn, name: str, sizes: dict[str, int]) -> int:
+    """Messages that wait for each other, of what counts as the collective `name`."""
     if name == "ppermute":
         return int(any(source != target for source, target in eqn.params["perm"]))
     n = _workers(eqn, sizes)

@@ -11,7 +11,7 @@ from jax.extend import core
 
 from relaxjax._core._jaxprs import loop_parts, programs_of, scan_parts
 from relaxjax._core.traced._usual import usual
-from relaxjax.programs._jaxpr_bytes import COLLECTIVES
+from relaxjax.programs._jaxpr_bytes import may_send
 
 
 class Looked(NamedTuple):
@@ -54,7 +54,7 @@ def _sends(eqn: core.JaxprEqn, looks: Looks) -> bool:
     """Whether there is a collective in it, on whatever branch."""
     programs = [p.jaxpr for p in programs_of(eqn.params)]
     inner = (looked_at(j, (False,) * len(j.outvars), looks).results for j in programs)
-    return eqn.primitive.name in COLLECTIVES or any(map(any, inner))
+    return may_send(eqn) or any(map(any, inner))
 
 
 def _inputs(eqn: core.JaxprEqn, results: tuple[bool, ...], looks: Looks) -> list[bool]:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 from relaxjax import plan
 from relaxjax.cli._app import app
 from relaxjax.cli.printed import _plan_table
+from relaxjax.cli.printed._plan_table import _caption
 from relaxjax.schedule import Link
 
 ASKED = ["--params", "25e6", "--compute-ms", "300", "--workers", "8"]
@@ -77,6 +80,16 @@ def test_the_table_says_why_faster_rows_are_not_the_choice():
     assert "not allowed" not in run(*SLOW, "--top", "2", "--quality", "unmeasured")
 
 
+@pytest.mark.parametrize(("refused", "words"), [(1, "1 faster one is"), (31, "31 ")])
+def test_the_table_counts_in_english(refused, words):
+    plain = SimpleNamespace(label="plain", seconds=2.0)
+    faster = [SimpleNamespace(label=str(i), seconds=1.0) for i in range(refused)]
+    rows = SimpleNamespace(rows=[*faster, plain], choice=plain, allowed=["plain"])
+    said = _caption(cast(Any, rows))
+    assert f" {words}" in said
+    assert ("ones are" in said) == (refused > 1)
+
+
 INSIDE = ["--tensor", "4", "--layers", "2", "--width", "64", "--tokens", "8"]
 
 
@@ -100,6 +113,8 @@ def test_legs_inside_a_split_model():
         (["--tensor", "2"], "--layers is needed"),
         ([*INSIDE, "--sharded"], "a split model has no --sharded"),
         ([*INSIDE, "--memory-gb", "0"], "a split model has no --memory-gb"),
+        ([*INSIDE, "--experts-per-token", "2"], "experts_per_token=2 with expert=1"),
+        (["--xla-flags", "--json"], "--xla-flags has no --json"),
         ([*INSIDE, "--bucket-mb", "0"], "a split model has no --bucket-mb"),
         ([*INSIDE, "--tensor", "3"], "groups of 3 workers, and workers=8"),
     ],

@@ -41,6 +41,17 @@ def test_a_search_that_leaves_sizes_out_finds_the_best_all_the_same(network):
         assert found <= min(every) * 1.01, candidate.label
 
 
+@pytest.mark.parametrize("size", [300_000, 2_000_000, 2_200_000])
+def test_a_model_smaller_than_a_bucket_is_cut_too(size):
+    """Else it ends the backward pass as one message, and codes are chosen instead."""
+    network = Network(workers=8, per_host=2, link=Link(latency=1e-4, bandwidth=1e9))
+    model = plan.Model.of_size(size, compute=0.1)
+    for row in plan.rank(model, network).rows:
+        one = predict(row.candidate, model, network, MIB).seconds
+        assert row.seconds <= one * 1.011, row.label
+    assert plan.rank(model, network).choice.label == "all_reduce"
+
+
 def test_a_long_way_is_worth_one_bucket_for_what_is_traced():
     """Two leaves of 16 MiB in a bucket wait for each other no more."""
     (row,) = candidates(FAR, ["sparse_loco"])

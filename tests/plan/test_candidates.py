@@ -89,25 +89,26 @@ BIASED = plan.Model(
     params={"a": jnp.zeros((128, 96)), "b": jnp.zeros(640)}, compute=1.0
 )
 """A vector that is large enough to be seen."""
+BIASED16 = plan.Model(
+    params=jax.tree.map(lambda x: x.astype(jnp.bfloat16), BIASED.params), compute=1.0
+)
+
+
+NAMED = [c for c in STATED if not c.options.keys() - {"sync_every"} and c.tx[0] != "#"]
 
 
 @pytest.mark.few(4)
-@pytest.mark.parametrize(
-    "c",
-    [c for c in STATED if c.relaxation.startswith("all_reduce") and not c.options],
-    ids=lambda c: c.label,
-)
+@pytest.mark.parametrize("c", NAMED, ids=lambda c: c.label)
 def test_bytes_of_biases_are_those_of_the_line_and_of_training(c: Candidate):
     """They are not coded: so was the quality measured."""
     check_bytes(c, FLAT, 8 * 2**20, BIASED)
-    training = Training(optax.identity(), 0.0, 1, FLAT.workers)
-    built = parse(c.relaxation).build("data", training)
-    mesh = relaxjax.emulate(FLAT.workers)
-    expected = relaxjax.wire_bytes(built, BIASED.params, mesh)
-    assert (
-        relaxjax.wire_bytes(pasted(sized(c.tx, 8 * 2**20)), BIASED.params, mesh)
-        == expected
-    )
+    training = Training(optax.adam(1e-3), 1e-3, 100, FLAT.workers)
+    built = parse(c.relaxation).build("data", training, **c.options)
+    mesh, steps = relaxjax.emulate(FLAT.workers), int(c.every)
+    line = pasted(sized(c.tx, 8 * 2**20))
+    for model in (BIASED, BIASED16):
+        expected = relaxjax.wire_bytes(built, model.params, mesh, steps=steps)
+        assert relaxjax.wire_bytes(line, model.params, mesh, steps=steps) == expected
 
 
 @pytest.mark.few(4)
@@ -174,6 +175,15 @@ def test_bytes_of_each_kind_of_rule(name: str, label: str):
     """Weights for each factor, a row for the center, a matrix for each of two rules."""
     (c,) = [c for c, _ in RULED if (c.merge, c.label) == (BY_NAME[name], label)]
     check_bytes(c, FLAT, 8 * 2**20, MODEL if c.fits(MODEL) else WIDER)
+
+
+@pytest.mark.parametrize("bucket_bytes", [2**14, 2**20])
+def test_rules_by_distances_have_one_bucket_of_whatever_size(bucket_bytes):
+    """A codebook travels once, where each bucket would have its own."""
+    label = "all_reduce+codebook8@two_shot"
+    (c,) = [c for c, _ in RULED if (c.merge, c.label) == (BY_NAME["nearest"], label)]
+    assert "{bucket}" not in c.tx
+    check_bytes(c, FLAT, bucket_bytes, MODEL)
 
 
 @pytest.mark.parametrize("label", ["all_reduce", "local_sgd"])

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 from jax import lax
+from jax.extend.core import Primitive
 
 import relaxjax
 from relaxjax import (
@@ -19,6 +20,7 @@ from relaxjax import (
 )
 from relaxjax._core._cond import when
 from relaxjax.collectives import ring_wire_bytes
+from relaxjax.programs._jaxpr_bytes import _FREE, _VARIANTS, COLLECTIVES
 from relaxjax.schedule import plan_buckets
 from tests import helpers
 from tests.helpers import mesh_of
@@ -90,6 +92,7 @@ def relu_of_largest(u):
 
 
 X = jax.ShapeDtypeStruct((10,), jnp.float32)
+ROWS = jax.ShapeDtypeStruct((8,), jnp.float32)
 PROGRAMS = {
     # name: (update, bytes in steps 0, 1 and 2 for 4 workers)
     "scan": (
@@ -181,6 +184,51 @@ def test_reads_programs(update, expected):
     tx: Any = transformation(update)
     counts = [wire_bytes(tx, X, emulate(4), start=i) for i in range(3)]
     assert counts == expected
+
+
+def scattered(u: Any, start: bool) -> Any:
+    if not start:
+        return jnp.tile(lax.psum_scatter(u, "data", tiled=True), 4)
+    parallel = pytest.importorskip("jax._src.lax.parallel")
+    if not hasattr(parallel, "psum_scatter_start"):
+        pytest.skip("this JAX has no collectives that start and end apart")
+    return jnp.tile(parallel.psum_scatter_start(u, "data", tiled=True).done(), 4)
+
+
+def test_collectives_that_start_and_end_apart_count_once():
+    sent = [
+        wire_bytes(transformation(lambda u, _, s=s: scattered(u, s)), ROWS, emulate(4))
+        for s in (False, True)
+    ]
+    assert sent == [3 * 2 * 4] * 2
+
+
+def ragged(u: Any, _: Any) -> Any:
+    count = jnp.full(4, u.shape[0] // 4, jnp.int32)
+    at = jnp.arange(4, dtype=jnp.int32) * count
+    return lax.ragged_all_to_all(u, u, at, count, at, count, axis_name="data")
+
+
+def test_what_only_the_run_knows_is_not_counted_as_nothing():
+    for update in (ragged, lambda u, step: jax.jit(ragged)(u, step)):
+        with pytest.raises(ValueError, match="ragged_all_to_all over the axis 'data'"):
+            wire_bytes(transformation(update), ROWS, emulate(4))
+
+
+def test_every_collective_of_jax_is_counted_or_refused():
+    """What a newer JAX has besides would count as nothing."""
+    parallel = pytest.importorskip("jax._src.lax.parallel")
+    made = [x for k, x in vars(parallel).items() if k.endswith("_p")]
+    names = {x.name.removesuffix("_p") for x in made if isinstance(x, Primitive)}
+    free = {name for name in names if _FREE.fullmatch(name)}
+    counted = {
+        name
+        for name in names - free
+        if _VARIANTS.get(base := name.removesuffix("_start"), base) in COLLECTIVES
+    }
+    assert names - free - counted <= {"ragged_all_to_all", "psend", "precv"}
+    assert not free & {*COLLECTIVES, *_VARIANTS}
+    assert {"psum", "all_gather"} <= counted
 
 
 def test_collective_in_a_loop_of_unknown_length():

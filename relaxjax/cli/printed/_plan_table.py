@@ -81,8 +81,8 @@ def _caption(ranking: "planner.Ranking") -> str:
     """How to read the table, and why the first rows may not be the choice."""
     faster = [row for row in ranking.rows if row.seconds < ranking.choice.seconds]
     refused = sum(row.label not in ranking.allowed for row in faster)
-    rest = f" {refused} faster ones are not allowed by --quality or --memory-gb."
-    rest = rest.replace("1 faster ones are", "1 faster one is") if refused else ""
+    ones = "1 faster one is" if refused == 1 else f"{refused} faster ones are"
+    rest = f" {ones} not allowed by --quality or --memory-gb." if refused else ""
     return "* is the choice; all others are in the order of their steps." + rest
 
 

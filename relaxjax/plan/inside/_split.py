@@ -169,6 +169,11 @@ def _check(work: Work, network: Network, expert_params: float) -> None:
             f"split: {said} take groups of {product} workers, and workers="
             f"{network.workers} must be a multiple of that"
         )
+    if work.experts_per_token > 1 and work.expert == 1:
+        raise ValueError(
+            f"split: experts_per_token={work.experts_per_token} with expert=1: there "
+            "are no experts; say how many workers hold them"
+        )
     if not (0 <= expert_params <= 1):
         raise ValueError(
             f"split: expert_params={expert_params!r} must be a share of the params, "

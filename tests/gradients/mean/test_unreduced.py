@@ -313,3 +313,30 @@ def test_a_step_that_is_not_finite_is_left_out_by_optax_behind_the_reducer():
     assert optax.tree.get(opt_state, "total_notfinite") == 1
     for x, y in zip(jax.tree.leaves(params), jax.tree.leaves(after), strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+def test_microbatches_whose_losses_are_divided_are_the_whole_batch():
+    """As docs/plain_jit.md has them; JAX divides no unreduced gradient."""
+    tx, mesh, k = optax.chain(reduced(), optax.sgd(0.5)), explicit(), STEPS
+
+    @jax.jit
+    def step(params, opt_state, batches):
+        def grads_of(batch):
+            own = relaxjax.unreduced(params, "data")
+            return jax.grad(lambda w: loss_fn(w, batch) / k)(own)
+
+        def add(total, batch):
+            return jax.tree.map(jnp.add, total, grads_of(batch)), None
+
+        grads, _ = jax.lax.scan(add, grads_of(batches[0]), batches[1:])
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state
+
+    whole = batches()
+    grads = jax.grad(loss_fn)(start(), np.concatenate(whole))
+    with jax.set_mesh(mesh):
+        params = jax.tree.map(lambda x: jax.device_put(x, P()), start())
+        found, _ = step(params, tx.init(params), jax.device_put(whole, P(None, "data")))
+    for name, x in start().items():
+        expected = x - 0.5 * grads[name]
+        np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-6)

@@ -1,5 +1,6 @@
 """Legs inside a split model: stated, planned and compiled bytes, seconds by hand."""
 
+import itertools
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -138,6 +139,34 @@ def test_a_stage_beside_its_neighbor_on_the_host():
     found = legs(pipeline=8)
     once = 1e-2 + ITEM / 1e6 + 1e-3 + ITEM / 1e8
     assert found["pipeline", "", ""].seconds == pytest.approx(2 * once)
+
+
+def by_hand(workers: int, host: int, n: int, stride: int) -> tuple[int, int, int]:
+    """Messages from the busiest host, all to all and onward; most of a group on one."""
+    out, onward, near = [0] * (workers // host), [0] * (workers // host), 0
+    for w in range(workers):
+        place = w // stride % n
+        group = [w + (k - place) * stride for k in range(n)]
+        hosts = [peer // host for peer in group]
+        here = w // host
+        out[here] += sum(other != here for other in hosts)
+        near = max(near, hosts.count(here))
+        onward[here] += place < n - 1 and hosts[place + 1] != here
+    return max(out), max(onward), near
+
+
+@pytest.mark.parametrize("workers", [12, 16, 24, 36])
+def test_groups_may_straddle_hosts(workers):
+    divisors = [d for d in range(1, workers + 1) if workers % d == 0]
+    for host, n, stride in itertools.product(divisors, divisors[1:], divisors):
+        if workers % (n * stride):
+            continue
+        network = replace(NETWORK, workers=workers, per_host=host)
+        out, onward, near = by_hand(workers, host, n, stride)
+        swap = traffic_of("all_to_all", n - 1, 1, n, stride, network)
+        assert (swap.line, swap.inside) == (out, near - 1), (host, n, stride)
+        send = traffic_of("send", 1, 1, n, stride, network)
+        assert (send.line, send.hops) == (onward, onward > 0)
 
 
 def test_codecs_take_the_device():

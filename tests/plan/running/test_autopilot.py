@@ -24,7 +24,7 @@ PLAIN, CODED, SELDOM = NAMES = (
     "local_sgd sync_every=50",
 )
 WORTH = {SELDOM: 0.5}
-RANKED = plan.rank(MODEL, NETWORK, quality="unmeasured")
+RANKED = plan.rank(MODEL, NETWORK, quality="unmeasured", bucket_bytes=8 * 2**20)
 ROWS = [row for name in NAMES for row in RANKED.rows if row.label == name]
 FAST, SLOW = 1.0, 0.005  # 1000 and 5 Mbit/s
 TOTAL, SLOW_FROM, SLOW_TO = 6000, 2500, 2800  # steps of plain all-reduce
@@ -236,6 +236,13 @@ def test_computation_that_became_slower_is_no_slower_link():
     unknown = start.update(start.init(), 3, told)
     assert NAMES[unknown.level] == SELDOM
     assert controller.init().level == 0
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, [0.0, 0.0, 5.0]])
+def test_seconds_that_no_clock_counts_change_nothing(seconds):
+    begun = pilot().init()
+    record = pilot().update(begun, 3, {"exchange": seconds})
+    assert (record.level, record.memory) == (begun.level, begun.memory)
 
 
 def test_seconds_that_are_no_number_change_nothing():
