@@ -16,6 +16,8 @@ import numpy as np
 import optax
 import pytest
 
+import relaxjax
+from relaxjax import merges
 from relaxjax._core._relaxation import Training
 from relaxjax._names import RELAXATIONS, parse
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
@@ -84,6 +86,32 @@ def test_the_unit_of_the_loss_does_not_matter(name):
         same = NORMALIZE.get(name, "")
         for leaf, a in plain.items():
             assert_equal(x[leaf], a if leaf in same else a * np.float32(2.0**k))
+
+
+RULES = [
+    merges.clipped("leaf"),
+    merges.clipped("all"),
+    merges.trimmed(1),
+    merges.median(),
+    merges.geometric_median(),
+    merges.nearest(1, merges.median()),
+    merges.rda(),
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_rules_of_merges_know_no_unit(rule):
+    """Of lengths whose squares are floats, as relaxjax.merges says."""
+    tx: Any = relaxjax.all_reduce("data", op=rule)
+    merged = jax.jit(jax.vmap(lambda g: tx.update(g, tx.init(g))[0], axis_name="data"))
+    own = {k: x.copy() for k, x in gradients()[0].items()}
+    for x in own.values():
+        x[2] *= 50  # a worker who is wrong
+    plain = merged(own)
+    for k in (20, -20, 45, -55):
+        times = np.float32(2.0**k)
+        scaled = merged({name: x * times for name, x in own.items()})
+        assert_equal(scaled, {name: x * times for name, x in plain.items()})
 
 
 @pytest.mark.few(2)

@@ -21,7 +21,7 @@ from relaxjax.merges._gram import to_mixture as squares_to
 from relaxjax.merges._presence import over
 from relaxjax.merges._rule import Rule, require_number, require_steps
 
-_TINY = 1e-30  # a square
+_TINY = float(jnp.finfo(jnp.float32).tiny)  # a square
 
 
 def geometric_median(steps: int = 32, *, nu: float = 1e-6) -> Rule:

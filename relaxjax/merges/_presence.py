@@ -1,7 +1,8 @@
 """Who counts in a merge, and how much: presence, medians, capped weights.
 
     present    0 < w < inf, and |x| < 1e18: what is longer, or not finite, has no square
-               in float32, and is taken for absent before anything is multiplied
+               in float32, and is taken for absent before anything is multiplied;
+               below 1e-18 squares vanish, and lengths and distances are 0
     median     the lower one, number (m - 1) // 2 of the m present: of two lengths the
                shorter, so that it is an honest one's as long as half of them are
     capped     min(w / median w, cap): 1 for each where weights are equal
