@@ -4,6 +4,7 @@ import math
 import re
 import shlex
 import sys
+from dataclasses import fields
 from importlib.resources import files
 from os.path import isdir
 from pathlib import Path
@@ -44,12 +45,24 @@ def compare(options: CompareOptions) -> None:
     elif isdir(what := options.what):
         hosts.keeps(nothing=f"the study is in {what}: the same command reports it")
         with user_errors():
+            _require_nothing_else(options)
             _end(comparing.Results(what))
     else:
         with user_errors():
             study = _study(what, options)
             shard, budget = _shard(options.shard), _seconds(options.budget)
         _run(study, options.out, {"shard": shard, "budget": budget})
+
+
+def _require_nothing_else(options: CompareOptions) -> None:
+    """A study that is there is reported as it was asked for."""
+    for field in fields(CompareOptions):
+        if field.name != "what" and getattr(options, field.name) != field.default:
+            raise ValueError(
+                f"{options.what} is a study that is there, and is reported as it was "
+                f"asked for: leave --{field.name.replace('_', '-')} out, or name its "
+                "task, and the folder as --out"
+            )
 
 
 def _study(what: str, options: CompareOptions) -> "comparing.Study":
@@ -148,7 +161,7 @@ def _shard(text: str) -> tuple[int, int]:
 def _seconds(text: str | None) -> float:
     if text is None:
         return math.inf
-    match = re.fullmatch(r"([\d.]+)([smh])", text)
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)([smh])", text)
     if not match:
         raise ValueError(f"--budget {text} must be a time, as in 90s, 30m or 2h")
     return float(match[1]) * _UNITS[match[2]]

@@ -38,7 +38,13 @@ def main(arguments: list[str] | None = None) -> int:
 def _loaded(name: str) -> Any:
     """The function that MODULE:FUNCTION names; ValueError or ImportError if none is."""
     module, colon, function = name.partition(":")
-    loaded = importlib.import_module(module) if colon else None
+    try:
+        loaded = importlib.import_module(module) if colon else None
+    except (Exception, SystemExit) as error:  # whatever the user's module raises
+        raise ImportError(
+            f"--implementation {name}: {module} cannot be imported: it raised "
+            f"{type(error).__name__}: {error}"
+        ) from error
     implementation: Any = getattr(loaded, function, None)
     if not callable(implementation):
         raise ValueError(
@@ -51,7 +57,10 @@ def _loaded(name: str) -> Any:
 def _as_json(outcomes: list[Outcome]) -> str:
     rows = [row._asdict() for row in outcomes]
     return json.dumps(
-        [row | {"error": None} if math.isnan(row["error"]) else row for row in rows]
+        [
+            row | {"error": None} if not math.isfinite(row["error"]) else row
+            for row in rows
+        ]
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from relaxjax._core.foreign._ranges import WORKERS
 from relaxjax.programs._hlo_module import Instruction, Module
 
-_GROUPS = re.compile(r"\{(?:\{[\d,]*\},?)*\}|\[[^=]*<=\S*|mesh\[[^}]*\}")
+_GROUPS = re.compile(r"\{(?:\{[\d, ]*\},? ?)*\}|\[[^=]*<=\S*|mesh\[[^}]*\}")
 _IOTA = re.compile(r"(?:<=)?\[([\d,]+)\](?:T\(([\d,]+)\))?$")
 _SUB_AXIS = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
 _WITH_GLOBAL_IDS = ("all-reduce", "all-gather", "reduce-scatter")
@@ -37,7 +37,7 @@ def groups_of(instruction: Instruction, module: Module) -> list[list[int]]:
     match = _GROUPS.match(text if named else "{}")
     written = match[0].rstrip(",") if match else text
     try:
-        groups = _written(written)
+        groups = _written(written if match else "")
     except (LookupError, ValueError) as error:
         raise ValueError(
             f"%{instruction.name}: replica_groups={written:.60} is not understood: "
@@ -55,7 +55,7 @@ def _written(text: str) -> list[list[int]]:
         return _iota(order).reshape(_numbers(sizes)).tolist()
     if not text.startswith("{"):
         raise ValueError("it has none of the forms that XLA prints")
-    return [_numbers(row) for row in re.findall(r"\{([\d,]*)\}", text[1:-1])]
+    return [_numbers(row) for row in re.findall(r"\{([\d, ]*)\}", text[1:-1])]
 
 
 def _as_devices(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-_ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,]*)\](\{[^{}]*\})?")
+_ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,<=]*)\](\{[^{}]*\})?")
 _PACKED = re.compile(r"E\((\d+)\)")
 _BITS = {"pred": 8, "token": 0, "opaque": 0}
 
@@ -62,17 +62,24 @@ class Module(NamedTuple):
 def arrays(shape: str) -> list[tuple[tuple[int, ...], int]]:
     """Dimensions and bits of an element, for a shape or all shapes in a tuple.
 
-    A layout with E(4) packs elements in 4 bits.
+    A layout with E(4) packs elements in 4 bits. A dimension up to a bound, as in
+    f32[<=64], has that.
+
+    Raises:
+      ValueError: a dimension is not known, as in f32[?].
 
     Example:
       >>> arrays("(f32[4,2]{1,0}, s4[6]{0:E(4)}, pred[])")
       [((4, 2), 32), ((6,), 4), ((), 8)]
     """
     found = []
-    for dtype, dims, layout in _ARRAY.findall(shape):
+    parts = _ARRAY.findall(shape)
+    if len(parts) < shape.count("["):
+        raise ValueError(f"HLO: the shape {shape:.60} has sizes that are not numbers")
+    for dtype, dims, layout in parts:
         packed = _PACKED.search(layout)
         bits = int(packed[1]) if packed else _bits(dtype)
-        found.append((tuple(int(d) for d in dims.split(",") if d), bits))
+        found.append((tuple(int(d.strip("<=")) for d in dims.split(",") if d), bits))
     return found
 
 

@@ -38,6 +38,7 @@ _ELEMENTS: dict[str, Callable[[int, int], int]] = {
 }
 _KNOWN = (*_ELEMENTS, "collective-permute")
 _UNKNOWN = ("ragged-all-to-all", "send", "recv")
+_PAIRS = re.compile(r"source_target_pairs=\{((?:\{\d+, ?\d+\},? ?)*)\}")
 _MOST = 2**60  # bytes of a loop
 _ENDS = ("-done", "-update")
 _HOST_MEMORY = "S(5)"  # XLA's Layout::kHostMemorySpace
@@ -49,12 +50,13 @@ def is_collective(instruction: Instruction) -> bool:
     Raises:
       ValueError: it communicates in a way whose bytes are not known.
     """
-    if instruction.opcode in _UNKNOWN:
+    opcode = instruction.opcode.removesuffix("-start")
+    if opcode in _UNKNOWN:
         raise ValueError(
             f"%{instruction.name}: the bytes of {instruction.opcode!r} depend on the "
             "run, or on its other end, and are not counted"
         )
-    return instruction.opcode.removesuffix("-start") in _KNOWN
+    return opcode in _KNOWN
 
 
 def is_host_copy(instruction: Instruction) -> bool:
@@ -124,10 +126,19 @@ def _nbytes(size: int, bits: int) -> int:
 
 
 def pairs_of(instruction: Instruction) -> list[tuple[int, int]]:
-    """Source and target of each message of a permutation."""
-    match = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", instruction.rest)
-    pairs = re.findall(r"\{(\d+),(\d+)\}", match[1]) if match else []
-    return [(int(source), int(target)) for source, target in pairs]
+    """Source and target of each message of a permutation.
+
+    Raises:
+      ValueError: they are not understood.
+    """
+    match = _PAIRS.search(instruction.rest)
+    if not match:
+        raise ValueError(
+            f"%{instruction.name}: source_target_pairs are missing, or not of the form "
+            "{{0,1},{1,2}}"
+        )
+    pairs = re.findall(r"\d+", match[1])
+    return [(int(a), int(b)) for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
 
 
 class _Counter:

@@ -47,6 +47,10 @@ def parse(text: str) -> Module:
     entry, header = None, ""
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("HloModule "):
+            if header:
+                raise ValueError(
+                    f"HLO, line {number}: a second module begins; pass the text of one"
+                )
             header = line
         elif match := _COMPUTATION.match(line):
             current = computations.setdefault(match[2], [])

@@ -14,5 +14,5 @@ __getattr__, __dir__, __all__ = door(
             "train_step_of"
         ),
     },
-    shared={"_load": "outline", "_own_file": "spec_of"},
+    shared={"_load": "outline", "_own_file": "spec_of", "_task": "next_batch"},
 )

@@ -12,6 +12,7 @@ from relaxjax.tasks._task import Data as Data
 from relaxjax.tasks._task import Optimizer as Optimizer
 from relaxjax.tasks._task import Task as Task
 from relaxjax.tasks._task import adamw as adamw
+from relaxjax.tasks._task import next_batch as next_batch
 from relaxjax.tasks._task import optimizer_of as optimizer_of
 from relaxjax.tasks._task import schedule as schedule
 from relaxjax.tasks._task import task_of as task_of

@@ -102,16 +102,41 @@ def _text(path: Path) -> bytes:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
 
 
+_OWN: dict[Path, dict[str, ModuleType]] = {}
+"""The modules that task files have imported from beside them, by their folder."""
+
+
 @contextmanager
-def _beside(path: Path) -> Iterator[None]:
-    """Modules in the file's folder can be imported."""
-    folder = str(path.resolve().parent)
-    sys.path.insert(0, folder)
+def _beside(path: Path, *, anew: bool = False) -> Iterator[None]:
+    """Modules in the file's folder can be imported; `anew`, as they stand now.
+
+    Those of other task files, which may have the same names, are out of the way.
+    """
+    folder = path.resolve().parent
+    for name, module in [pair for some in _OWN.values() for pair in some.items()]:
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
+    own = {} if anew else _OWN.get(folder, {})
+    before = {*sys.modules}
+    sys.modules.update(own)
+    sys.path.insert(0, str(folder))
     try:
         yield
     finally:
-        if folder in sys.path:
-            sys.path.remove(folder)
+        if str(folder) in sys.path:
+            sys.path.remove(str(folder))
+        names = [name for name in sys.modules if _is_own(name, folder, before)]
+        _OWN[folder] = {name: sys.modules[name] for name in names}
+
+
+def _is_own(name: str, folder: Path, before: set[str]) -> bool:
+    """Whether a module was imported from a file or a package in the folder itself."""
+    top = name.partition(".")[0]
+    file = getattr(sys.modules[name], "__file__", None)
+    if top in before or not file:
+        return False
+    place = Path(file).resolve()
+    return place == folder / f"{top}.py" or folder / top in place.parents
 
 
 def _module(path: Path) -> ModuleType:
@@ -120,7 +145,7 @@ def _module(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # dataclasses look their module up by name
     try:
-        with _beside(path):
+        with _beside(path, anew=True):
             spec.loader.exec_module(module)
     except SyntaxError as error:
         file = error.filename or path

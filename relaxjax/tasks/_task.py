@@ -112,6 +112,21 @@ def task_of(task: Task) -> Task:
     )
 
 
+def next_batch(name: str, batches: Iterator[Any]) -> Any:
+    """The next batch of a task of this name.
+
+    Raises:
+      ValueError: there is none; `next` would raise a StopIteration, which `map` takes
+        for its own.
+    """
+    for batch in batches:
+        return batch
+    raise ValueError(
+        f"task {name!r}: batches() has ended before the run: it must go on, as "
+        "`while True: yield ...` does"
+    )
+
+
 def train_step_of(task: Task, tx: optax.GradientTransformation) -> Callable[..., Any]:
     """A train step as for one device; its metric is the loss.
 

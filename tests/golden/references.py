@@ -628,6 +628,11 @@ PAIR = {
     "targets": [2.0, 0.0],
     "mixing": [[0.75, 0.25], [0.25, 0.75]],
 }
+ONE_WAY = {
+    "start": [1.0, -1.0, 0.5],
+    "targets": [2.0, 0.0, 5.0],
+    "mixing": [[0.75, 0.25, 0.0], [0.0, 0.75, 0.25], [0.25, 0.0, 0.75]],
+}
 # Name, rule, config, inputs, source; the last two of a row may be tolerances.
 ROWS: list[tuple[Any, ...]] = [
     ("cast, bfloat16", cast, {"dtype": "bfloat16"}, {"x": EDGES}, ROUNDS, 0, 0),
@@ -699,6 +704,24 @@ ROWS: list[tuple[Any, ...]] = [
         for scale in ("rceil", "floor", "even", "ceil")
     ],
     (
+        "mx e4m3, ceil, of powers of two",
+        mx,
+        {"element": "e4m3", "scale": "ceil"},
+        {"x": [4.0, -1.0, 0.3] + [0.0] * 29 + [4.25, 1.0]},
+        OCP + " A power of two needs no more than itself.",
+        0,
+        0,
+    ),
+    (
+        "mx int8, ceil, of the largest floats",
+        mx,
+        {"element": "int8", "scale": "ceil"},
+        {"x": [3.0e38, -1.0e38]},
+        OCP + " Byte 254 is the largest scale.",
+        0,
+        0,
+    ),
+    (
         "mx int8, at its end",
         mx,
         {"element": "int8", "scale": "floor"},
@@ -736,6 +759,20 @@ ROWS: list[tuple[Any, ...]] = [
         {},
         {"x": [-1.0, 0.0, 0.5, 2.0]},
         "ByteGrad of BAGUA: Gan et al. 2021, with its 1e-7.",
+    ),
+    (
+        "min_max_uint8, whose lower end is 255 below the upper one",
+        min_max_uint8,
+        {},
+        {"x": [-0.3, 0.14, 0.5, 0.71]},
+        "The same: the lower end is not rounded by itself.",
+    ),
+    (
+        "min_max_uint8, zeros",
+        min_max_uint8,
+        {},
+        {"x": [0.0, 0.0, 0.0]},
+        "The same: its 1e-7 is for arrays of one value.",
     ),
     (
         "sign, mean scale",
@@ -910,6 +947,21 @@ ROWS: list[tuple[Any, ...]] = [
         "Streaming DiLoCo: Douillard et al. 2025; fragments in torchft's order.",
     ),
     (
+        "streaming DiLoCo, a quarter of its own",
+        streaming_diloco,
+        {
+            "learning_rate": 0.25,
+            "outer_learning_rate": 0.7,
+            "outer_momentum": 0.9,
+            "sync_every": 4,
+            "overlap": 1,
+            "mixing": 0.25,
+            "steps": 8,
+        },
+        {"start": [1.0, -2.0], "targets": [[0.0, 1.0], [2.0, 4.0], [-1.0, 0.5]]},
+        "The same; `mixing` is the share of the worker's own params.",
+    ),
+    (
         "intersection feedback, one of each chunk, two workers by hand",
         intersection_feedback,
         {"k": 1},
@@ -1008,6 +1060,15 @@ ROWS: list[tuple[Any, ...]] = [
         1e-4,
     ),
     (
+        "Dion2, 0.3 of four rows are two of them",
+        dion2,
+        {"fraction": 0.3, "decay": 0.95, "neuron_decay": 0.0},
+        {"gradients": draw(25, 3, 2, 4, 6)},
+        AHN + " Numbers of rows are rounded up.",
+        1e-3,
+        1e-4,
+    ),
+    (
         "NorDion2, half of the columns, three workers",
         dion2,
         {"fraction": 0.5, "decay": 0.95, "neuron_decay": 0.9},
@@ -1092,6 +1153,21 @@ ROWS: list[tuple[Any, ...]] = [
         1e-5,
     ),
     (
+        "desynced Adam, a large epsilon",
+        desynced,
+        {
+            "learning_rate": 0.1,
+            "b1": 0.9,
+            "b2": 0.95,
+            "eps": 0.5,
+            "periods": {"params": 2, "mu": 3, "nu": 5},
+        },
+        {"gradients": draw(26, 4, 3, 4)},
+        DESYNCED + " Outside of the root.",
+        1e-4,
+        1e-5,
+    ),
+    (
         "slow momentum",
         slow_momentum,
         {"learning_rate": 0.1, "momentum": 0.5, "sync_every": 3, "rounds": 4},
@@ -1106,6 +1182,13 @@ ROWS: list[tuple[Any, ...]] = [
         "DC-ASGD: Zheng et al. 2017.",
     ),
     (
+        "delay compensation, of negative gradients",
+        delay_compensation,
+        {"learning_rate": 0.1, "strength": 0.04},
+        {"params": [1.0, -1.0], "taken": [0.5, 0.25], "gradient": [-2.0, -3.0]},
+        "DC-ASGD: Zheng et al. 2017. The square of a gradient has no sign.",
+    ),
+    (
         "exact diffusion",
         exact_diffusion,
         {"learning_rate": 0.1, "steps": 4},
@@ -1118,6 +1201,13 @@ ROWS: list[tuple[Any, ...]] = [
         {"learning_rate": 0.1, "momentum": 0.9, "steps": 3},
         PAIR | {"start": [0.0, 0.0], "mixing": [[0.5, 0.5], [0.5, 0.5]]},
         "QG-DSGDm: Lin et al. 2021.",
+    ),
+    (
+        "quasi-global momentum, on a ring of one direction",
+        quasi_global_momentum,
+        {"learning_rate": 0.1, "momentum": 0.9, "steps": 3},
+        ONE_WAY,
+        "QG-DSGDm: Lin et al. 2021. Worker i takes row i of the weights.",
     ),
 ]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from relaxjax import golden
-from relaxjax.golden.__main__ import main
+from relaxjax.golden.__main__ import _as_json, main
 from tests.golden import references
 
 ROOT = Path(__file__).parent.parent.parent
@@ -122,6 +122,11 @@ def test_what_is_wrong_is_told():
     assert found["slow momentum"].status == "error"
 
 
+def test_an_infinite_error_is_null_in_json():
+    rows = json.loads(_as_json([golden.Outcome("x", "differs", np.inf, "far off")]))
+    assert rows[0]["error"] is None
+
+
 def test_an_imaginary_part_is_no_rounding():
     (vector,) = [v for v in golden.load() if v.name == "top_k"]
     (row,) = golden.compare(
@@ -151,6 +156,7 @@ def test_the_command(capsys):
         (["--implementation", "nowhere"], "must be MODULE:FUNCTION"),
         (["--implementation", "no_such_module:f"], "no_such_module"),
         (["--implementation", "json:nothing"], "must be MODULE:FUNCTION"),
+        (["--implementation", "boom:f"], "boom cannot be imported: it raised Runti"),
         (["--vectors", "nothing.json"], "nothing.json"),
         (["--vectors", "README.md"], "README.md is not JSON"),
         (["--vectors", "old.json"], "has format 0, and this runner reads 1"),
@@ -158,6 +164,8 @@ def test_the_command(capsys):
 )
 def test_mistakes_of_the_command(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "boom.py").write_text("raise RuntimeError('boom')")
     (tmp_path / "README.md").write_text("# not JSON")
     (tmp_path / "old.json").write_text('{"format": 0}')
     assert main(arguments) == 2

@@ -304,6 +304,7 @@ GROUPS = {
     ],
     "mesh['a'=2,'b'=4], device_ids=([8]) {'b','a'}": [[0, 4, 1, 5, 2, 6, 3, 7]],
     "{{7,6,5,4,3,2,1,0}}": [[7, 6, 5, 4, 3, 2, 1, 0]],
+    "{{0, 1, 2, 3}, {4, 5, 6, 7}}": [[0, 1, 2, 3], [4, 5, 6, 7]],
 }
 
 
@@ -333,6 +334,21 @@ LOOP = "%w = f32[10]{0} while(%x), condition=%always, body="
             "%r: the bytes of 'ragged-all-t",
         ),
         ("%r = (f32[10]) send(%x), channel_id=2", "", "%r: the bytes of 'send' depend"),
+        (
+            "%r = (f32[10], f32[10]) ragged-all-to-all-start(%x, %y)",
+            "",
+            "%r: the bytes of 'ragged-all-t",
+        ),
+        (
+            "%r = f32[10] all-reduce(%x), channel_id=1, replica_groups={{0;1}}",
+            "",
+            "replica_groups={{0;1}} is not understood",
+        ),
+        (
+            "%r = f32[10] collective-permute(%x), source_target_pairs={{0>1}}",
+            "",
+            "%r: source_target_pairs are missing, or not of the form",
+        ),
         (
             f"%r = f32[10]{{0}} all-reduce(%x), {ALL}",
             "num_partitions=2",
@@ -382,6 +398,11 @@ def test_a_silent_loop_of_unknown_length():
     assert not bytes_sent(module(f"{LOOP}%pass", before=BEFORE)).any()
 
 
+def test_two_modules_are_no_program():
+    with pytest.raises(ValueError, match="a second module begins"):
+        bytes_sent(f"{module('ROOT %r = f32[10] copy(%x)')}\n\n{module()}")
+
+
 def test_text_without_an_entry():
     with pytest.raises(
         ValueError, match=r"no ENTRY computation: pass compiled.as_text"
@@ -405,6 +426,7 @@ def test_names_without_percent_signs():
         ("c64[2]", 16),
         ("(token[], opaque[])", 0),
         ("f32[0,5]{1,0}", 0),
+        ("f32[<=8,3]{1,0}", 96),
     ],
 )
 def test_bytes_of_shapes(shape, nbytes):

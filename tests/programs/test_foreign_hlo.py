@@ -111,7 +111,13 @@ def test_a_ring_of_copies_ends():
 
 
 @pytest.mark.parametrize(
-    "shape", ["a" * LONG, "f32[2]{" * LONG, "f32[2]{" + "E(1)" * LONG, "[" * LONG]
+    "shape", ["a" * LONG, "f32[2]{" * LONG, "f32[2]{" + "E(1)" * LONG]
 )
 def test_shapes_are_read_once(shape):
     assert len(arrays(shape)) <= LONG
+
+
+@pytest.mark.parametrize("shape", ["[" * LONG, "(f32[2], f32[?,3])", "f32[-1]"])
+def test_a_shape_of_unknown_size_is_refused_at_once(shape):
+    with pytest.raises(ValueError, match="sizes that are not numbers"):
+        arrays(shape)

@@ -349,3 +349,34 @@ def test_a_task_that_cannot_be_split_says_so():
     )
     with pytest.raises(ValueError, match="'mine' has no validation data"):
         task_of(task)
+
+
+SIZED = """
+import jax.numpy as jnp, numpy as np
+from relaxjax import tasks
+from model import SIZE
+def loss(w, r): return jnp.mean((r["x"] @ w) ** 2)
+def task(seed):
+    from later import NAME
+    x = {"x": np.ones((20, SIZE), np.float32)}
+    how = {"loss": loss, "metric": loss, "train": x, "test": x}
+    made = tasks.of_arrays(params=jnp.ones(SIZE), **how)
+    return dataclasses.replace(made, name=NAME)
+"""
+
+
+def test_each_file_has_the_modules_beside_it(tmp_path):
+    """Two folders with modules of the same names; and one that was edited since."""
+    makes = []
+    for name, size in (("a", 1), ("b", 5)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "model.py").write_text(f"SIZE = {size}")
+        (folder / "later.py").write_text(f"NAME = {name!r}")
+        (folder / "mine.py").write_text("import dataclasses" + SIZED)
+        makes.append(load(str(folder / "mine.py"))[0])
+    found = [(make(0).name, make(0).params.size) for make in (*makes, *makes)]
+    assert found == [("a", 1), ("b", 5)] * 2
+    (tmp_path / "a" / "model.py").write_text("SIZE = 12")
+    again, _ = load(str(tmp_path / "a" / "mine.py"))
+    assert again(0).params.size == 12

@@ -58,6 +58,10 @@ def write_whole(path: Path, text: str) -> None:
     try:
         part.write_text(text)
         part.replace(path)
+    except OSError as error:
+        if error.filename:
+            error.filename = str(path)  # which the user has named
+        raise
     finally:
         part.unlink(missing_ok=True)
 

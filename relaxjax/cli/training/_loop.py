@@ -25,7 +25,7 @@ from relaxjax.cli.training._job import Run, TrainJob
 from relaxjax.cli.training._resume import Keeper, Progress, ask, conductor
 from relaxjax.compare import start
 from relaxjax.faults import require_replicas
-from relaxjax.tasks import train_step_of
+from relaxjax.tasks import next_batch, train_step_of
 from relaxjax.workers import Emulation, consensus, data_parallel, spread
 
 _POINTS = 20  # of the curve
@@ -103,7 +103,8 @@ def fit(
             continue
         began = time.perf_counter()
         while now.done < end:
-            batch = next(batches)
+            with user_errors():
+                batch = next_batch(job.task.name, batches)
             if stops_before(now.done):
                 raise Stopped(_save_and_say(now, job.steps, keeper))
             *now.state, metrics = (asks.step if asks else step)(*now.state, batch)

@@ -18,6 +18,11 @@ from typing import Any
 from relaxjax._core.foreign._json import contents_of, number, parsed
 from relaxjax.compare.kept._schema import wrong_record
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
+
 _MOST = 2**30  # bytes of a study's records
 Record = dict[str, Any]
 
@@ -40,9 +45,12 @@ def append(path: Path, record: Record) -> None:
     """Adds a record as a line, which is on the disk when this returns."""
     line = json.dumps(record, allow_nan=False, default=number) + "\n"
     with path.open("ab") as file:
-        if file.tell():
-            file.truncate(path.read_bytes().rfind(b"\n") + 1)  # the whole lines
-            file.seek(0, os.SEEK_END)
+        if fcntl is not None:  # another process may append as well
+            fcntl.flock(file, fcntl.LOCK_EX)
+        lines = path.read_bytes()
+        if not lines.endswith(b"\n"):
+            file.truncate(lines.rfind(b"\n") + 1)  # the whole ones
+        file.seek(0, os.SEEK_END)
         file.write(line.encode())
         file.flush()
         os.fsync(file.fileno())

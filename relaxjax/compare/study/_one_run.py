@@ -22,7 +22,7 @@ from relaxjax.compare.study._lane import Lane
 from relaxjax.compare.study._methods import Planned
 from relaxjax.controllers import Conductor
 from relaxjax.programs import repeats, wire_bytes
-from relaxjax.tasks import Task, schedule, train_step_of
+from relaxjax.tasks import Task, next_batch, schedule, train_step_of
 from relaxjax.workers import DataParallelStep, data_parallel, emulate, workers_of
 
 POINTS = 20
@@ -120,7 +120,11 @@ def trained(
     losses: list[jax.Array] = []
     conductor, step = program.conductor and program.conductor(), program.step
     for done in range(1, shape.steps + 1):
-        *state, metrics = step(*state, together(list(map(next, batches)), many))
+        rows = [
+            next_batch(lane.task.name, own)
+            for lane, own in zip(lanes, batches, strict=True)
+        ]
+        *state, metrics = step(*state, together(rows, many))
         losses.append(metrics["loss"])
         if conductor:
             state = conductor.after(done, state, metrics["loss"])

@@ -211,7 +211,8 @@ class Machine:
             return int(
                 programs.bytes_sent_by(instruction, siblings, self._module).max()
             )
-        if instruction.opcode != "async-start" or not self._communicates(instruction):
+        starts = instruction.opcode.endswith("-start")  # async-start, call-start
+        if not starts or not self._communicates(instruction):
             return None
         inner = self._siblings[programs.called_by(instruction)[0]]
         return sum(self._nbytes(i, inner) or 0 for i in inner.values())
@@ -273,11 +274,7 @@ class Machine:
         for branch, name in zip(branches, called, strict=True):
             branch.run(name)
         last = max(branches, key=lambda branch: branch.now)
-        self.now, self._link_free, self._ran = last.now, last._link_free, last._ran
-        self._transfers, self._under_way = last._transfers, last._under_way
-        self._compute, self._flops = last._compute, last._flops
-        self._backward, self._backward_under = last._backward, last._backward_under
-        self._under = last._under
+        vars(self).update(vars(last))  # whatever a kind of machine remembers
 
     def _copy(self) -> Self:
         machine = copy(self)

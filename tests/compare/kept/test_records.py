@@ -1,6 +1,8 @@
 """Records on disk: whole lines, torn lines, foreign lines."""
 
 import json
+import subprocess
+import sys
 
 import hypothesis.strategies as st
 import pytest
@@ -40,6 +42,24 @@ def test_a_torn_last_line_is_dropped_named_and_written_over(cut, tmp_path_factor
         assert _records.read(folder) == [record("a")]
     _records.append(path, record("c"))
     assert [r["key"] for r in _records.read(folder)] == ["a", "c"]
+
+
+WRITER = """
+import pathlib, sys
+from relaxjax.compare.kept import _records
+for i in range(200):
+    row = {"key": f"{sys.argv[2]}-{i}", "pad": "x" * 900}
+    _records.append(pathlib.Path(sys.argv[1]), row)
+"""
+
+
+def test_two_processes_cut_nothing_off(tmp_path):
+    path = tmp_path / "results.jsonl"
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), who]) for who in "ab"
+    ]
+    assert [writer.wait(120) for writer in writers] == [0, 0]
+    assert len({json.loads(line)["key"] for line in lines(tmp_path)}) == 400
 
 
 def test_shards_are_merged_and_no_key_stands_twice(tmp_path):

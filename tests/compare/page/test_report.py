@@ -419,3 +419,25 @@ def test_the_command_ends_with_the_table_the_verdicts_and_the_path(tmp_path):
     assert "Worse: " in verdicts[0]
     assert last == f"Report: {tmp_path / 'report.html'}"
     assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--target", "0.5"], "leave --target out"),
+        (["--relaxation", "gossip"], "leave --relaxation out"),
+        (["--out", "elsewhere"], "leave --out out"),
+    ],
+)
+def test_a_study_that_is_there_is_not_asked_anew(tmp_path, more, message):
+    kept(tmp_path, OF, RUNS)
+    refused = CliRunner().invoke(_app.app, ["compare", str(tmp_path), *more])
+    assert refused.exit_code == 2
+    assert message in " ".join(refused.output.split())
+
+
+@pytest.mark.parametrize("budget", [".s", "1.2.3s", "s"])
+def test_a_budget_is_a_time(budget):
+    told = CliRunner().invoke(_app.app, ["compare", "digits", "--budget", budget])
+    assert told.exit_code == 2
+    assert "must be a time, as in 90s" in " ".join(told.output.split())

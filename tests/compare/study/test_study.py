@@ -46,6 +46,25 @@ def study(folder: Path, names: Any = NAMES, **how: Any) -> compare.Study:
     return compare.Study(str(path), names, **({"seeds": 2, "workers": 2} | how))
 
 
+@pytest.mark.parametrize("seeds_at_once", [1, 2])
+def test_batches_that_end_are_refused_by_name(tmp_path, seeds_at_once):
+    text = TASK.replace("    return of_arrays(", "    made = of_arrays(")
+    text += """
+    def batches(seed, rows):
+        for _ in range(3):
+            yield {"x": np.ones((rows, 2), np.float32), "y": np.ones(rows, np.float32)}
+
+    from dataclasses import replace
+    return replace(made, batches=batches, validation=made.metric)
+"""
+    path = tmp_path / "ends.py"
+    path.write_text(text)
+    how: Any = {"seeds": 2, "workers": 2, "tune": 1, "compute": 1e-3}
+    ends = compare.Study(str(path), NAMES[:1], seeds_at_once=seeds_at_once, **how)
+    with pytest.raises(ValueError, match="has ended before the run"):
+        ends.run(tmp_path / "out")
+
+
 def without_timing(results: compare.Results) -> list[dict[str, Any]]:
     found = [{k: v for k, v in r.items() if k != "timing"} for r in results.records()]
     return sorted(found, key=lambda record: record["key"])

@@ -208,6 +208,41 @@ def test_a_loop_has_the_nodes_of_each_turn(tmp_path):
     assert attributes(nodes[0])["comm_type"] == 6
 
 
+CHOICE = """HloModule choice, is_scheduled=true, num_partitions=2
+%still (a: f32[8]) -> f32[8] {
+  ROOT %a = f32[8] parameter(0)
+}
+%sums (b: f32[8]) -> f32[8] {
+  %b = f32[8] parameter(0)
+  %f = f32[8] negate(%b)
+  ROOT %g = f32[8] all-reduce(%f), channel_id=1, replica_groups={{0,1}}, ADD
+}
+%add (c: f32[], d: f32[]) -> f32[] {
+  %c = f32[] parameter(0)
+  %d = f32[] parameter(1)
+  ROOT %e = f32[] add(%c, %d)
+}
+ENTRY %main (x: f32[8], i: s32[]) -> f32[8] {
+  %x = f32[8] parameter(0)
+  %i = s32[] parameter(1)
+  ROOT %w = f32[8] CONTROL
+}
+""".replace("ADD", "use_global_device_ids=true, to_apply=%add")
+
+
+@pytest.mark.parametrize(
+    "control",
+    [
+        "conditional(%i, %x, %x), branch_computations={%still, %sums}",
+        "call(%x), to_apply=%sums",
+    ],
+)
+def test_a_branch_and_a_call_have_their_nodes(tmp_path, control):
+    """The slowest branch is taken, as a replay does."""
+    nodes, _ = traces(tmp_path, CHOICE.replace("CONTROL", control))
+    assert [(n.name, n.type) for n in nodes] == [("f", 4), ("g", 7)]
+
+
 COPY = """HloModule host, is_scheduled=true
 ENTRY %main (x: f32[64]) -> f32[64] {
   %x = f32[64]{0:S(5)} parameter(0)

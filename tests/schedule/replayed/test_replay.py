@@ -265,6 +265,15 @@ CALLED = {
         1,
         1,
     ),
+    "wrapped as a call": (
+        [
+            "%s = ((f32[250]), f32[250]) call-start(%x), to_apply=%wrapped",
+            work("w", 1),
+            "%d = f32[250] call-done(%s)",
+        ],
+        1,
+        1,
+    ),
     "a slice of a large array": (
         ["%f = f32[250] fusion(%big, %i), kind=kLoop, calls=%slice"],
         0.2 + 0.0004,
