@@ -28,8 +28,25 @@ except ImportError:  # not on Windows
 
 NAME = "writer.lock"
 _OWNER = {"host": str, "pid": int, "since": float}
-_HELD: weakref.WeakSet[IO[str]] = weakref.WeakSet()
 _POLL, _TRIES = 0.01, 50  # seconds, and times that a lock without an owner is tried
+
+
+class _Held:
+    """A locked file, and how many stores of this process write under it."""
+
+    def __init__(self, file: IO[str], path: Path):
+        self.file, self._path, self._pid, self.users = file, path, os.getpid(), 0
+
+    def drop(self) -> None:
+        """One store fewer; the last one lets go."""
+        self.users -= 1
+        if not self.users:
+            if os.getpid() == self._pid:  # not in a fork
+                self._path.unlink(missing_ok=True)
+            self.file.close()
+
+
+_HELD: dict[Path, _Held] = {}
 
 
 class WriterLock:
@@ -50,12 +67,14 @@ class WriterLock:
         other, self.shared = None, False
         if jax.process_index() == processes[0]:
             file, other = _taken(self._path)
-            if file:  # let go of at the end of the program too
-                _HELD.add(file)
-                end = weakref.finalize(self, _let_go, file, self._path, os.getpid())
-                self._let_go = end
+            place = self._path.resolve()
+            if file:
+                _HELD[place] = _Held(file, self._path)
             self.shared = other is not None and _is_me(other)
             other = None if self.shared else other
+            if (file or self.shared) and (held := _HELD.get(place)):
+                held.users += 1  # let go of at the end of the program too
+                self._let_go = weakref.finalize(self, held.drop)
         if len(processes) > 1:
             refused = gathered("Checkpoints", np.bool_(other is not None))
             if refused.any():
@@ -74,18 +93,13 @@ class WriterLock:
 
 def _drop_in_a_fork() -> None:
     """A fork has no part in the lock, which would live on with it."""
-    for file in list(_HELD):
-        file.close()
+    for held in _HELD.values():
+        held.file.close()
+    _HELD.clear()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_drop_in_a_fork)
-
-
-def _let_go(file: IO[str], path: Path, pid: int) -> None:
-    if os.getpid() == pid:  # not in a fork
-        path.unlink(missing_ok=True)
-    file.close()
 
 
 def _taken(path: Path) -> tuple[IO[str] | None, dict[str, Any] | None]:

@@ -14,9 +14,12 @@ answers, and says what it has found.
 Cost: O(processes), and a bare Python process beside each.
 """
 
+import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from relaxjax.hosts._addresses import endpoint
@@ -130,7 +133,7 @@ def _last(step: int) -> str:
 _PROGRAM = """
 import socket, sys, time
 mine, first, host, port = sys.argv[1:]
-if sys.stdin.read() != "bye":
+if sys.stdin.readline() != "bye\\n":
     time.sleep(0.5)
     what = "killed, or ended by a fault in native code"
     try:
@@ -158,8 +161,34 @@ class Sentinel:
             start_new_session=True,
             text=True,
         )
+        _SENTINELS.add(self)
 
     def dismiss(self) -> None:
         """Says goodbye; may be called twice."""
-        if self._child.stdin is not None and not self._child.stdin.closed:
-            self._child.communicate("bye")
+        if self._child.stdin is None or self._child.stdin.closed:
+            return
+        with suppress(OSError):
+            self._child.stdin.write("bye\n")
+        self.let_go()
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(_GOODBYE)
+
+    def let_go(self) -> None:
+        """Closes the pipe, by whose end a sentinel sees that of its process."""
+        if self._child.stdin is not None:
+            with suppress(OSError):
+                self._child.stdin.close()
+
+
+_GOODBYE = 5.0  # seconds
+_SENTINELS: weakref.WeakSet[Sentinel] = weakref.WeakSet()
+
+
+def _drop_in_a_fork() -> None:
+    """A loader's worker, forked in the loop, may outlive the watched process."""
+    for sentinel in list(_SENTINELS):
+        sentinel.let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_in_a_fork)

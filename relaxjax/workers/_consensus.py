@@ -62,8 +62,8 @@ def _require_all(caller: str, tree: Any) -> None:
     """Refuses what is no worker state, and a process that calls alone."""
     require_worker_state(caller, tree, is_sliced)
     if not is_any_traced(tree):
-        arrays = (x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array))
-        meet(caller, processes_of(arrays), _CALLED)
+        arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)]
+        meet(caller, processes_of(arrays), _CALLED, arrays)
 
 
 def at_mean(leaves: list[Any]) -> list[jax.Array]:

@@ -3,6 +3,7 @@
 The first one is forgotten, and its last save is still being written.
 """
 
+import gc
 import os
 import threading
 import time
@@ -137,3 +138,23 @@ def test_a_closed_one_writes_no_more(tmp_path):
     with pytest.raises(ValueError, match=r"forget_newer=True .* closed"):
         saves.restore(state(), step=1, forget_newer=True)
     assert saves.restore(state())[0] == 1
+
+
+@pytest.mark.parametrize("first", ["closed", "forgotten"])
+def test_a_folder_is_its_writers_until_the_last_one_is_done(first, tmp_path):
+    """A notebook's second `Checkpoints` had no part in the lock of the first."""
+    one = Checkpoints(tmp_path, MESH)
+    two = Checkpoints(tmp_path, MESH)
+    if first == "closed":
+        one.close()
+    del one
+    gc.collect()
+    taken, owner = _lock._taken(tmp_path / _lock.NAME)
+    assert taken is None
+    assert owner is not None
+    assert owner["pid"] == os.getpid()
+    two.close()
+    assert not (tmp_path / _lock.NAME).exists()
+    three = Checkpoints(tmp_path, MESH)
+    assert three.save(1, state(1.0), now=True)
+    three.close()

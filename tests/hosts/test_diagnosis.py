@@ -1,7 +1,16 @@
 """Who is lost, who is stuck: decided from times alone."""
 
+import os
+
 from relaxjax.hosts import Member
-from relaxjax.hosts._diagnosis import Heard, Patience, Signs, diagnose
+from relaxjax.hosts._diagnosis import (
+    Heard,
+    Patience,
+    Sentinel,
+    Signs,
+    _drop_in_a_fork,
+    diagnose,
+)
 
 MEMBERS = tuple(Member(i, f"host{i}", f"10.0.0.{i + 1}", 100 + i) for i in range(3))
 PATIENCE = Patience(lost_after=10, stuck_after=60)
@@ -72,3 +81,22 @@ def test_signs_are_told_apart_by_their_count():
     # One that has never been heard cannot be lost, only be behind.
     assert signs.update({"sign/1": third}, 90.0)[2] == Heard(90, -1, 5)
     assert set(signs.update({"sign/1": other.next_sign(4, "done")}, 91.0)) == {0, 2}
+
+
+def test_a_sentinel_leaves_though_a_fork_holds_its_pipe(capfd):
+    """As the workers of a loader do that are forked in the loop."""
+    me = Member(0, "host", "127.0.0.1", 1)
+    for says_goodbye in (True, False):
+        sentinel = Sentinel("127.0.0.1:1", me, me)
+        pipe = sentinel._child.stdin
+        assert pipe is not None
+        held = os.dup(pipe.fileno())
+        if says_goodbye:
+            sentinel.dismiss()
+            sentinel.dismiss()
+        else:
+            _drop_in_a_fork()  # this process is the fork, and the other one ends
+        os.close(held)
+        assert sentinel._child.wait(10) == 0
+        said = capfd.readouterr().err
+        assert ("was killed" in said) == (not says_goodbye)

@@ -31,8 +31,13 @@ def processes_of(arrays: Iterable[jax.Array]) -> list[int]:
     return sorted({device.process_index for device in devices})
 
 
-def meet(place: str, processes: Sequence[int], what: str) -> None:
+def meet(
+    place: str, processes: Sequence[int], what: str, after: Sequence[jax.Array] = ()
+) -> None:
     """Waits until all of these processes are here, by a name for the place.
+
+    Before that it waits for the arrays of `after`. A step that is under way here, and
+    not begun by another process, would meet that one's next collective in its place.
 
     Raises:
       RuntimeError: some are not, after `PATIENCE` seconds, or another has given up;
@@ -41,6 +46,7 @@ def meet(place: str, processes: Sequence[int], what: str) -> None:
     client = distributed.global_state.client
     if client is None or len(processes) < 2:
         return
+    jax.block_until_ready([*after])
     begun = time.monotonic()
     try:
         client.wait_at_barrier(f"relaxjax/{place}", int(1000 * PATIENCE), [*processes])
