@@ -61,7 +61,7 @@ def test_golden_vectors():
     some = SMALL[::5] + SMALL[-4:]  # all of them in the slow test of the golden vectors
     rows = golden.compare(golden.implementation, some)
     assert {row.status for row in rows} == {"pass"}, rows
-    assert len(SMALL) == 28
+    assert len(SMALL) == 30
 
 
 @pytest.mark.parametrize(
