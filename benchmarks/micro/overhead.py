@@ -7,10 +7,12 @@ Three programs train the same transformer on the same batches:
     jit        jax.jit with NamedSharding: the compiler inserts the all-reduce
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import typer
@@ -34,6 +36,7 @@ from relaxjax.cli.common._known import TaskName
 from relaxjax.tasks import TASKS, Task, train_step_of
 
 Program = tuple[Callable[..., Any], list[Any]]  # a step, and its state
+LAYERS = 8
 TARGETS = {"run": 1.02, "compile": 1.25}
 
 
@@ -45,9 +48,10 @@ def overhead(
     compiles: Annotated[int, typer.Option(min=3, help="Compilations of each.")] = 7,
     task: OneTask = TaskName.CHARS,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows in all.")] = 256,
+    width: Annotated[int, typer.Option(help="Of a perceptron, for the task.")] = 0,
 ) -> Result:
     """A full step against hand-written pmean and against jit with NamedSharding."""
-    problem = TASKS[task](0)
+    problem = _perceptron(width) if width else TASKS[task](0)
     mesh = Mesh(np.asarray(jax.devices()[:workers]), ("data",))
     rows = next(problem.batches(0, batch_size))
     batch = jax.device_put(rows, NamedSharding(mesh, P("data")))
@@ -82,6 +86,27 @@ def overhead(
         notes=notes,
         plots=[Plot("Full step", ("round", "milliseconds"), lines)],
     )
+
+
+def _perceptron(width: int) -> Task:
+    """Eight square layers: next to a transformer's, a step of large params."""
+    rng = np.random.default_rng(0)
+    shape = LAYERS, width, width
+    layers = rng.normal(size=shape).astype(np.float32) / width**0.5
+    params = {str(i): {"w": w, "b": np.zeros(width, "f")} for i, w in enumerate(layers)}
+
+    def loss(params: Any, x: jax.Array) -> jax.Array:
+        y = x
+        for layer in params.values():
+            y = jnp.tanh(y @ layer["w"] + layer["b"])
+        return jnp.mean((y - x) ** 2)
+
+    def batches(seed: int, rows: int) -> Iterator[Any]:
+        drawn = np.random.default_rng(seed)
+        while True:
+            yield drawn.normal(size=(rows, width)).astype(np.float32)
+
+    return replace(TASKS["digits"](0), params=params, loss=loss, batches=batches)
 
 
 def _relaxjax(task: Task, mesh: Mesh) -> Program:

@@ -1,4 +1,4 @@
-"""Pieces of a flat array, cut where XLA for CPU does not see them.
+"""What XLA for CPU is not to see through: pieces of a flat array, and values.
 
 It compiles instructions once that differ in their operands alone. Slices at positions
 that it sees are all different, and so is whatever it fuses with them: with 100 leaves a
@@ -27,9 +27,16 @@ def starts_of(sizes: Sequence[int]) -> Sequence[Any]:
     *starts, end = itertools.accumulate(sizes, initial=0)
     if len(starts) <= FEW or end > np.iinfo(np.int32).max:
         return starts
-    numbers = [np.uint32(start) for start in starts]  # no negative one to ask for
-    hidden = lax.optimization_barrier
-    return lax.platform_dependent(numbers, cpu=hidden, default=list)
+    return once_on_cpu([np.uint32(start) for start in starts])  # none is negative
+
+
+def once_on_cpu(x: Any) -> Any:
+    """The same arrays, which XLA on CPU would else compute anew for each reader."""
+    return lax.platform_dependent(x, cpu=lax.optimization_barrier, default=_same)
+
+
+def _same(x: Any) -> Any:
+    return x
 
 
 def piece(x: jax.Array, start: Any, size: int) -> jax.Array:

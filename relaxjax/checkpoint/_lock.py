@@ -34,15 +34,16 @@ _POLL, _TRIES = 0.01, 50  # seconds, and times that a lock without an owner is t
 class _Held:
     """A locked file, and how many stores of this process write under it."""
 
-    def __init__(self, file: IO[str], path: Path):
-        self.file, self._path, self._pid, self.users = file, path, os.getpid(), 0
+    def __init__(self, file: IO[str], place: Path):
+        self.file, self._place, self._pid, self.users = file, place, os.getpid(), 0
 
     def drop(self) -> None:
         """One store fewer; the last one lets go."""
         self.users -= 1
         if not self.users:
             if os.getpid() == self._pid:  # not in a fork
-                self._path.unlink(missing_ok=True)
+                self._place.unlink(missing_ok=True)
+                _HELD.pop(self._place, None)
             self.file.close()
 
 
@@ -69,10 +70,11 @@ class WriterLock:
             file, other = _taken(self._path)
             place = self._path.resolve()
             if file:
-                _HELD[place] = _Held(file, self._path)
-            self.shared = other is not None and _is_me(other)
+                _HELD[place] = _Held(file, place)
+            # A process of another container may have the same host name and number.
+            self.shared = other is not None and place in _HELD
             other = None if self.shared else other
-            if (file or self.shared) and (held := _HELD.get(place)):
+            if held := _HELD.get(place):
                 held.users += 1  # let go of at the end of the program too
                 self._let_go = weakref.finalize(self, held.drop)
         if len(processes) > 1:
@@ -131,10 +133,6 @@ def _taken(path: Path) -> tuple[IO[str] | None, dict[str, Any] | None]:
 
 def _me() -> dict[str, Any]:
     return {"host": socket.gethostname(), "pid": os.getpid()}
-
-
-def _is_me(owner: dict[str, Any]) -> bool:
-    return owner.items() >= _me().items()
 
 
 def _owner(path: Path) -> dict[str, Any]:

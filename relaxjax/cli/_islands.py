@@ -196,6 +196,11 @@ def _emulated(store: rooms.Store, arguments: list[str]) -> int:
             '`if __name__ == "__main__"`'
         )
     found = list(rooms.emulate(store, program))
+    if not found:
+        raise ValueError(
+            f"islands replay --emulated: {store.place} has no merge, and so nothing to "
+            "emulate; a run writes one at the end of its first period"
+        )
     worst = max(found, key=lambda merge: merge.difference)
     typer.echo(
         f"{len(found)} merges emulated in one program; the largest difference is "

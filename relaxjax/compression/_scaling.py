@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from relaxjax._core._extremes import largest
 
@@ -44,11 +43,6 @@ def over_largest(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     most = largest(x, -1, keepdims=True)
     most = jnp.where(jnp.isfinite(most), most, jnp.nan)
     return over(x, most), most
-
-
-def once_on_cpu(x: jax.Array) -> jax.Array:
-    """The array x, which XLA on CPU would else compute anew for each of its readers."""
-    return lax.platform_dependent(x, cpu=lax.optimization_barrier, default=lambda x: x)
 
 
 def saturated(y: jax.Array, x: jax.Array) -> jax.Array:

@@ -19,10 +19,11 @@ import math
 import jax
 import jax.numpy as jnp
 
+from relaxjax._core._pieces import once_on_cpu
 from relaxjax.compression._blocks import BlockPayload, checked_blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._quantize import round_at_random
-from relaxjax.compression._scaling import once_on_cpu, over_largest
+from relaxjax.compression._scaling import over_largest
 
 _DIGITS = 5  # in a byte
 

@@ -57,10 +57,7 @@ def _loaded(name: str) -> Any:
 def _as_json(outcomes: list[Outcome]) -> str:
     rows = [row._asdict() for row in outcomes]
     return json.dumps(
-        [
-            row | {"error": None} if not math.isfinite(row["error"]) else row
-            for row in rows
-        ]
+        [row if math.isfinite(row["error"]) else row | {"error": None} for row in rows]
     )
 
 

@@ -52,7 +52,9 @@ def described(
     if count == 1:
         if given:
             _whole(address or "", count, given)  # refuses it
-        return launchers.require_alone(env) if told is None else None
+        if told is None:
+            launchers.require_alone(env)
+        return None
     method = None
     if address is None and here:
         address = launchers.coordinator(env)
@@ -61,7 +63,8 @@ def described(
         address, count, number, _NO_DEVICES, method, max(1, int(wait))
     )
     if count == 1 or (address is None and count is None and number is None):
-        return launchers.require_alone(env)
+        launchers.require_alone(env)
+        return None
     job = _whole(address, count, number)
     same = here and (here.processes, here.process_id) == (count, number)
     return job._replace(layout=here.layout if here and same else None)

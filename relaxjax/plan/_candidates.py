@@ -120,15 +120,14 @@ def _seldom(row: Relaxation, network: Network) -> Iterator[Candidate]:
     for every in _PERIODS if variants else (row.period or 1,):
         for compressor in ("", *_CODED_MODELS) if variants else ("",):
             name, _, feedback = compressor.partition("+")
-            messages = reduced(row.sends.algorithm)
+            messages, tx = reduced(row.sends.algorithm), line(row, str(every))
             if name:
                 messages = reduced("two_shot", payload(name))
+                tx = models_in_codes(row, every, expression(name, feedback))
             yield Candidate(
                 relaxation=f"{row.name}+{compressor}" if name else row.name,
                 messages=of_models(messages),
-                tx=models_in_codes(row, every, expression(name, feedback))
-                if name
-                else line(row, str(every)),
+                tx=tx,
                 every=every,
                 options={} if every == row.period else {"sync_every": every},
                 keeps=float(bool(feedback)),

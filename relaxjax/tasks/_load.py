@@ -125,7 +125,7 @@ def _beside(path: Path, *, anew: bool = False) -> Iterator[None]:
     finally:
         if str(folder) in sys.path:
             sys.path.remove(str(folder))
-        names = [name for name in sys.modules if _is_own(name, folder, before)]
+        names = [name for name in list(sys.modules) if _is_own(name, folder, before)]
         _OWN[folder] = {name: sys.modules[name] for name in names}
 
 

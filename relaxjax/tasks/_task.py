@@ -116,8 +116,7 @@ def next_batch(name: str, batches: Iterator[Any]) -> Any:
     """The next batch of a task of this name.
 
     Raises:
-      ValueError: there is none; `next` would raise a StopIteration, which `map` takes
-        for its own.
+      ValueError: the batches have ended. (A StopIteration would end a caller's `map`.)
     """
     for batch in batches:
         return batch

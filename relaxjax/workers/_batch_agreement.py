@@ -20,9 +20,9 @@ from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._startup_agreement import require_like_batches
 
 _OTHERS = (
-    "bring batches with {} too: each process gives rows as many and of the same kind "
-    "as the others in each step. Leave out, or fill up, a last batch that is smaller "
-    "on one"
+    "bring batches with {} too: each process gives as many rows for each of its "
+    "workers, and of the same kind, as the others in each step. Leave out, or fill up, "
+    "a last batch that is smaller on one"
 )
 
 

@@ -98,11 +98,22 @@ def _untyped(leaf: Any) -> Any:
 
 
 def described(batch: Any, workers: WorkerMesh) -> dict[str, str]:
-    """The leaves of a batch, as all processes must have them."""
+    """The leaves of a batch, as all processes must have them.
+
+    Processes may have unlike numbers of workers, and so unlike numbers of rows.
+    """
+    here = workers.here
 
     def text(x: Any) -> str:
-        whole = workers.processes > 1 and not is_own_rows(x, workers)
-        return dtype_and_shape(x) + (" of all processes" if whole else "")
+        shape = jnp.shape(x)
+        if workers.processes == 1:
+            return dtype_and_shape(x)
+        if not is_own_rows(x, workers):
+            return dtype_and_shape(x) + " of all processes"
+        if not shape or not here or shape[0] % here:  # refused where it is placed
+            return dtype_and_shape(x)
+        share = jax.ShapeDtypeStruct((shape[0] // here, *shape[1:]), jnp.result_type(x))
+        return dtype_and_shape(share) + " for each worker"
 
     leaves = zip(leaf_names(batch), jax.tree.leaves(batch), strict=True)
     return {f"batch leaf {k!r}": text(x) for k, x in leaves}

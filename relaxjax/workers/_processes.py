@@ -1,5 +1,6 @@
 """Workers on several processes: who is where, and arrays that all processes have."""
 
+from collections import Counter
 from functools import lru_cache
 
 import jax
@@ -26,6 +27,33 @@ def holders_of(mesh: Mesh, axis_name: tuple[str, ...]) -> tuple[frozenset[int], 
 def workers_here(mesh: Mesh, axis_name: tuple[str, ...]) -> int:
     """Number of workers that have a device of this process."""
     return sum(jax.process_index() in own for own in holders_of(mesh, axis_name))
+
+
+def require_whole_job(mesh: Mesh, caller: str) -> None:
+    """Refuses a mesh over several processes, and not all, or of unlike many devices.
+
+    Raises:
+      ValueError: others would wait for ever for those that have no part in it; JAX
+        gathers from processes that have as many devices each.
+    """
+    within, count = process_indices(mesh), jax.process_count()
+    if len(within) == 1 or count == 1:  # one program alone, or one that is compiled
+        return
+    if len(within) < count:
+        without = sorted({*range(count)} - {*within})
+        raise ValueError(
+            f"{caller}: the mesh has devices of the processes {[*within]} and none of "
+            f"{without}: a mesh is one process's own, or has devices of all {count}. "
+            "Start as many processes as take part"
+        )
+    devices = Counter(device.process_index for device in jax.devices())
+    if len({*devices.values()}) > 1:
+        each = ", ".join(f"{n} in process {i}" for i, n in sorted(devices.items()))
+        raise ValueError(
+            f"{caller}: processes have unlike many devices ({each}), which JAX cannot "
+            "gather from: give each as many, as by CUDA_VISIBLE_DEVICES, "
+            "JAX_NUM_CPU_DEVICES or a launcher's option"
+        )
 
 
 def on_host(array: jax.Array | np.ndarray) -> np.ndarray:

@@ -54,6 +54,10 @@ TREE = "the tree structure"
 MESH = "the mesh"
 _ARRAYS = "the arrays of the transformation (digest)"
 _START = "Start every process with the same script, configuration, data and versions"
+_SHARES = (
+    "Each process gives its workers' rows, as many for each worker as the other "
+    "processes, of the same dtype and shape, or else a jax.Array of the rows of all"
+)
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
 
 
@@ -95,15 +99,17 @@ def require_equal_processes(
 
 def require_like_batches(batch: Any, workers: WorkerMesh, call: int) -> None:
     """Raises on every process if the batches of two do not go together."""
+    if workers.processes == 1:
+        return  # of another job's processes, if there are any
     if call == 1:
-        require_equal_processes("data_parallel", described(batch, workers))
+        require_equal_processes("data_parallel", described(batch, workers), _SHARES)
     if call & (call - 1) or not isinstance(workers.mesh, Mesh):
         return
     holders = holders_of(workers.mesh, workers.axis_name)
     here = [i for i, own in enumerate(holders) if jax.process_index() in own]
     if max(map(len, holders)) > 1:
         _require_same_rows(_row_digests(batch, workers, here), workers)
-    elif call == 1 and workers.processes > 1:
+    elif call == 1:
         _warn_of_same_rows(_row_digests(batch, workers, here, varied=True))
 
 

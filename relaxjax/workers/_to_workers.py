@@ -16,7 +16,7 @@ from relaxjax._core.foreign._switches import unswitched
 from relaxjax._core.layouts._sharding import is_masked
 from relaxjax.workers._emulated_keys import without_equal_keys
 from relaxjax.workers._mesh import Emulation, WorkerMesh
-from relaxjax.workers._processes import broadcast_from_first_process
+from relaxjax.workers._processes import broadcast_from_first_process, require_whole_job
 from relaxjax.workers._startup_agreement import require_equal_processes
 from relaxjax.workers._worker_axis import put
 from relaxjax.workers._worker_state import require_params
@@ -28,6 +28,7 @@ def workers_of(mesh: Any, axis_name: AxisName | None, caller: str) -> WorkerMesh
         mesh = _concrete(mesh, caller)
     if isinstance(mesh, Mesh):
         mesh = Mesh(mesh.devices, mesh.axis_names)  # Auto axes
+        require_whole_job(mesh, caller)
     elif not isinstance(mesh, Emulation):
         size = mesh if isinstance(mesh, int) else 8
         raise TypeError(

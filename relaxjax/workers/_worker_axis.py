@@ -3,6 +3,9 @@
 On a mesh that axis is split over the devices, so that each holds its own slice and
 nothing else; in emulation it is an ordinary batch axis. Nothing is ever declared to be
 the same on all workers, so nothing can be silently different.
+
+On a CPU mesh the reshapes for that axis are kept apart from the step: fused into its
+kernels by XLA, they have values computed twice, and all donated state copied.
 """
 
 from collections.abc import Callable
@@ -13,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
+from relaxjax._core._pieces import once_on_cpu
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 
 
@@ -38,8 +42,8 @@ def per_worker(fn: Callable[..., Any], workers: WorkerMesh, *, batch: bool) -> C
         return jax.jit(_emulated(fn, workers, batch), inline=True)
 
     def local(*args):
-        args = (*drop_axis(args[:-1]), args[-1]) if batch else drop_axis(args)
-        return add_axis(fn(*args))
+        state, rest = (args[:-1], args[-1:]) if batch else (args, ())
+        return add_axis(once_on_cpu(fn(*once_on_cpu(drop_axis(state)), *rest)))
 
     mapped = jax.shard_map(
         local,

@@ -13,7 +13,12 @@ METHODS = {
     "gossip": "`gossip`",
     "diloco": "`diloco`",
 }
-OVERHEAD = ("overhead", "overhead-few-rows")
+OVERHEAD = {
+    "overhead": "transformer",
+    "overhead-few-rows": "transformer",
+    "overhead-wide": "perceptron",
+    "overhead-wide-before": "perceptron, before",
+}
 EMULATED = {
     "emulation": "2",
     "emulation-65536": "2",
@@ -26,8 +31,9 @@ EMULATED = {
 def overhead() -> list[str]:
     """A step, and a first one, over the faster of two programs without relaxjax."""
     lines = heads(
-        "rows for each of 8 workers",
+        "model",
         [
+            "rows for each of 8 workers",
             "relaxjax, ms",
             "hand-written `pmean`",
             "`jit` + `NamedSharding`",
@@ -35,12 +41,12 @@ def overhead() -> list[str]:
             "compile, over the faster",
         ],
     )
-    for name in OVERHEAD:
+    for name, model in OVERHEAD.items():
         found = result(name)
         rows = found["conditions"]["batch_size"] // found["conditions"]["workers"]
         steps = [_ms(found["run_seconds"][k]) for k in ("relaxjax", "pmean", "jit")]
         over = [_met(found[kind], found[kind]["target"]) for kind in ("run", "compile")]
-        lines.append(row(f"{rows}", [*steps, *over]))
+        lines.append(row(model, [f"{rows}", *steps, *over]))
     return lines
 
 

@@ -1,7 +1,8 @@
 """Trains in several processes, stops in the middle, and goes on; run by a test."""
 
 import sys
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -131,13 +132,15 @@ def alone(folder: Path, mesh: Any, process: int) -> None:
     with suppress(KeyError), Checkpoints(folder, mesh) as saves:
         assert saves.save(1, rows(mesh, 1))
         saves.wait()
-        waits = mock.patch.object(_together, "PATIENCE", 1.0)
+        waits = mock.patch.multiple(_together, PATIENCE=1.0, NOTICE=0.1)
         why = "has given up" if process == 0 else "has waited 1 s for all of"
         if process == 0:
             relaxjax.spread(rows(mesh, 1))  # until process 1 has given up
-        with waits, pytest.raises(RuntimeError, match=f"Checkpoints: .*{why}"):
+        refused = pytest.raises(RuntimeError, match=f"Checkpoints: .*{why}")
+        with waits, redirect_stderr(StringIO()) as said, refused:
             saves.restore(rows(mesh, 0))
         if process == 1:
+            assert "process 1 has waited 0.1 s, of 1, for all of" in said.getvalue()
             relaxjax.spread(rows(mesh, 1))
         raise KeyError
 

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -208,12 +209,12 @@ def test_a_second_run_of_one_process_mixes_with_no_first(tmp_path):
     assert names(tmp_path) == ["1", "2", "3", "forgotten"]
 
 
-def test_a_process_of_the_same_number_on_another_host_is_another_one(
-    tmp_path, monkeypatch
-):
-    """In containers many are process 1."""
+@pytest.mark.parametrize("host", ["elsewhere", socket.gethostname()])
+def test_a_process_of_the_same_number_is_another_one(host, tmp_path, monkeypatch):
+    """In containers many are process 1, and their hosts may have one name."""
     with Checkpoints(tmp_path, MESH):
-        monkeypatch.setattr(_lock.socket, "gethostname", lambda: "elsewhere")
+        monkeypatch.setattr(_lock.socket, "gethostname", lambda: host)
+        monkeypatch.setattr(_lock, "_HELD", {})  # as in another process
         with pytest.raises(ValueError, match=rf"process {os.getpid()} on .* writes"):
             Checkpoints(tmp_path, MESH)
 

@@ -200,6 +200,21 @@ def repeated(process: int) -> float:
     return float(total.addressable_shards[0].data[0])
 
 
+def unlike_workers(process: int) -> list[Any]:
+    """Two workers on process 0 and one on process 1, with rows for each, or too many.
+
+    Then each process trains on a mesh of its own, on rows as it likes.
+    """
+    step, start = adder(Mesh(np.asarray(jax.devices()[:3]), ("data",)))
+    (total,) = step(start, np.arange(2.0 if process else 4.0))[:1]
+    six = np.ones(6, np.float32)
+    error = error_of(lambda: adder(Mesh(jax.devices()[:3], ("data",)))[0](start, six))
+    own, start = adder(Mesh(np.asarray(jax.local_devices()), ("data",)))
+    (mine,) = own(start, np.ones(2 + 2 * process, np.float32))[:1]
+    ends = [float(x.addressable_shards[0].data[0]) for x in (total, mine)]
+    return [error, relaxjax.spread(total), *ends]
+
+
 def main(out: Path) -> None:
     here = hosts.join()
     mesh, mine = helpers.mesh_of(4), (here.process_id, len(here.members))
@@ -228,6 +243,8 @@ def main(out: Path) -> None:
     results["alone"] = alone(mesh, mine[0])
     results["shapes"] = shapes(mesh, mine[0])
     results["repeated"] = repeated(mine[0])
+    *results["unlike workers"], own = unlike_workers(mine[0])
+    assert own == 2 + 2 * mine[0]
     results |= checkpointed(out / "checkpoints", mesh, copies)
     (out / f"{here.process_id}.json").write_text(json.dumps(results))
 

@@ -1,11 +1,14 @@
 """What a process calls its rows is its rows, in NumPy's arrays or in JAX's."""
 
 import json
+from contextlib import nullcontext
+from typing import NamedTuple
 
 import jax
 import pytest
 
 import relaxjax
+from relaxjax.workers import _processes
 from tests import helpers
 from tests.hosts.launched import require_run
 from tests.workers import processes
@@ -23,10 +26,13 @@ def test_every_form_of_rows_trains_as_one_process_does(tmp_path):
     none, *rest = results.pop("shapes")
     errors, *others = other.pop("shapes")
     assert (none, *rest) == ([], *others) == ([], 0.0, 16.0)
-    for error, kind in zip(errors, ("float32[4]", "int32[2]"), strict=True):
+    for error, kind in zip(errors, ("float32[2]", "int32[1]"), strict=True):
         assert error.startswith("data_parallel: process 1 has waited 1 s for all of")
-        assert f"to bring batches with batch leaf '' {kind} too" in error
+        assert f"bring batches with batch leaf '' {kind} for each worker too" in error
     assert results["repeated"] == 6
+    error, *totals = results["unlike workers"]
+    assert totals == [0, 7]
+    assert "float32[3] for each worker, process 1 has float32[6] for each" in error
     assert "processes disagree on leaf 'w': process 0 has" in results["unlike"]
     assert other == results
     alone = processes.trained(helpers.mesh_of(4), 0, 1, lambda batch: batch)
@@ -82,3 +88,30 @@ def test_a_process_of_relaxjax_run_that_has_not_joined_is_warned(monkeypatch):
     for reduced in (False, True):
         with pytest.warns(UserWarning, match="as one of 2, and it has not joined"):
             relaxjax.init(tx, params, relaxjax.emulate(2), reduced_in_step=reduced)
+
+
+class Device(NamedTuple):
+    process_index: int
+
+
+@pytest.mark.parametrize(
+    ("devices", "within", "why"),
+    [
+        ([0, 0, 1, 1], [0, 0, 1, 1], None),
+        ([0, 0, 1, 1, 2, 2], [1, 1], None),
+        (
+            [0, 0, 1, 1, 2, 2],
+            [0, 1],
+            r"processes \[0, 1\] and none of \[2\]: a mesh",
+        ),
+        ([0, 1, 1], [0, 1], r"many devices \(1 in process 0, 2 in process 1\), which"),
+    ],
+)
+def test_a_mesh_is_of_one_process_or_of_all(devices, within, why, monkeypatch):
+    mesh = helpers.mesh_of(2)
+    monkeypatch.setattr(jax, "process_count", lambda: len({*devices}))
+    monkeypatch.setattr(jax, "devices", lambda: [*map(Device, devices)])
+    monkeypatch.setattr(_processes, "process_indices", lambda mesh: tuple({*within}))
+    expected = pytest.raises(ValueError, match=why) if why else nullcontext()
+    with expected:
+        _processes.require_whole_job(mesh, "init")

@@ -8,8 +8,11 @@ counts the meetings of each name, those that failed too.
 Cost: with several processes, a round trip to process 0; else nothing.
 """
 
+import sys
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -19,6 +22,8 @@ from jax.experimental import multihost_utils
 
 PATIENCE = 1800.0
 """Seconds that a process waits for the others: one may load data, or compile, first."""
+NOTICE = 60.0
+"""Seconds after which it says so: another may have ended, and never come."""
 _CALL = (
     "call it. All processes of a job call it, and as often: not under "
     "`if jax.process_index() == 0:`, and on a mesh of devices of all of them"
@@ -47,9 +52,10 @@ def meet(
     if client is None or len(processes) < 2:
         return
     jax.block_until_ready([*after])
-    begun = time.monotonic()
+    begun, name = time.monotonic(), f"relaxjax/{place}"
     try:
-        client.wait_at_barrier(f"relaxjax/{place}", int(1000 * PATIENCE), [*processes])
+        with _notice(place, [*processes], what):
+            client.wait_at_barrier(name, int(1000 * PATIENCE), [*processes])
     except Exception as error:  # JAX's error type has changed
         late = "-th instance" in str(error)
         if not late and "DEADLINE_EXCEEDED" not in str(error):
@@ -60,6 +66,22 @@ def meet(
         raise RuntimeError(
             f"{place.partition('/')[0]}: process {jax.process_index()} {how} to {what}"
         ) from error
+
+
+@contextmanager
+def _notice(place: str, processes: list[int], what: str) -> Iterator[None]:
+    """A line on stderr where this takes longer than `NOTICE` seconds."""
+    line = (
+        f"relaxjax: {place.partition('/')[0]}: process {jax.process_index()} has "
+        f"waited {NOTICE:g} s, of {PATIENCE:g}, for all of {processes} to {what}"
+    )
+    timer = threading.Timer(NOTICE, lambda: print(line, file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def gathered(place: str, x: Any) -> np.ndarray:

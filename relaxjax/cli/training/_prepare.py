@@ -37,7 +37,7 @@ def prepare(options: TrainOptions) -> TrainJob:
     out = local_path("train", "out", options.out or Path("runs") / name)
     goes_on = options.resume and latest(out / CHECKPOINTS) is not None
     if not goes_on:
-        _refuse_results(out, options.force)
+        _refuse_results(out, options.force, resume=options.resume)
         _resume.refuse_checkpoints(out / CHECKPOINTS)
     task, digest = _task(options)
     _make_folder(out, goes_on)
@@ -107,13 +107,17 @@ def _team() -> hosts.Hosts:
         raise ValueError(error.strerror or str(error)) from error
 
 
-def _refuse_results(out: Path, force: bool) -> None:
+def _refuse_results(out: Path, force: bool, *, resume: bool) -> None:
     """Refuses a folder with results, so that files of two runs never mix.
+
+    To `resume`, the decisions of a run that was cut off before its first checkpoint are
+    no results.
 
     Raises:
       ValueError: there are some, and nothing forces this run into their place.
     """
-    there = [name for name in RESULTS if os.path.lexists(out / name)]
+    results = RESULTS[:-1] if resume else RESULTS
+    there = [name for name in results if os.path.lexists(out / name)]
     if there and not force:
         raise ValueError(
             f"--out {out}: an earlier run has left {', '.join(there)} there. Name "

@@ -40,10 +40,10 @@ import numpy as np
 from jax import lax
 
 from relaxjax._core._extremes import largest
+from relaxjax._core._pieces import once_on_cpu
 from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._blocks import BlockPayload, Blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
-from relaxjax.compression._scaling import once_on_cpu
 from relaxjax.compression.formats._elements import (
     BIAS,
     ELEMENTS,

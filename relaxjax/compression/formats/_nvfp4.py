@@ -26,10 +26,11 @@ from typing import NamedTuple
 import jax
 
 from relaxjax._core._extremes import largest
+from relaxjax._core._pieces import once_on_cpu
 from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._blocks import Blocks, flat_of
 from relaxjax.compression._protocol import Compressor, Law
-from relaxjax.compression._scaling import once_on_cpu, over, over_largest
+from relaxjax.compression._scaling import over, over_largest
 from relaxjax.compression.formats._elements import ELEMENTS
 from relaxjax.compression.formats._worst_block import worst_ratio
 

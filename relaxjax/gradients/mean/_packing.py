@@ -27,7 +27,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from relaxjax._core._axis import compiler_axes, varying
 from relaxjax._core._buckets import Bucket
-from relaxjax._core._pieces import cut, piece, starts_of
+from relaxjax._core._pieces import cut, once_on_cpu, piece, starts_of
 from relaxjax.collectives import after_on_cpu, all_after
 
 SMALL = 2**16
@@ -43,13 +43,14 @@ def psum_groups(
 ) -> list[jax.Array]:
     """One `total`, a psum, per group of leaves; if `ordered`, one after the other.
 
-    Leaves of so many bytes, if they are `small`, travel in one operand.
+    Leaves of so many bytes, if they are `small`, travel in one operand; 0 where workers
+    are emulated.
     """
     summed = [total([x])[0] if x.size == 0 else x for x in leaves]
     earlier: list[jax.Array] = []
     for number, group in enumerate(groups):
         positions = [segment.leaf for segment in group.segments]
-        members = [_transposed(leaves[i]) for i in positions]
+        members = [_as_made(leaves[i]) if small else leaves[i] for i in positions]
         if ordered and earlier:
             members, _ = lax.optimization_barrier((members, earlier))
         merged = merge_small(members, small)
@@ -60,7 +61,7 @@ def psum_groups(
         for few, like, x in zip(merged, alike, earlier, strict=True):
             parts = unpack(x, like) if len(few) > 1 else [x]
             for k, part in zip(few, parts, strict=True):
-                summed[positions[k]] = _transposed(part)
+                summed[positions[k]] = part
     return summed
 
 
@@ -73,14 +74,13 @@ def merge_small(members: Sequence[Any], small: int = SMALL) -> list[list[int]]:
     return list(kinds.values())
 
 
-def _transposed(x: jax.Array) -> jax.Array:
-    """A matrix as JAX made it: the gradient of w in x @ w is a product, transposed.
+def _as_made(x: jax.Array) -> jax.Array:
+    """A matrix, after a product of the form that JAX gave it.
 
-    A sum of the transposed gradient keeps XLA on CPU from folding the transposition
-    into the product, which costs up to a seventh of a step (docs/speed.md); the
-    GPU program is the same with it and without.
+    The gradient of w in x @ w is a product, transposed. XLA on CPU would fold the
+    transposition into the product, which is slower so where x has three axes.
     """
-    return x.T if x.ndim == 2 else x
+    return once_on_cpu(x.T).T if x.ndim == 2 else x
 
 
 def map_buckets(

@@ -151,6 +151,7 @@ def test_checkpoints_are_not_removed_by_force(tmp_path):
 
 @pytest.mark.long
 def test_resume_without_checkpoints_begins(tmp_path):
+    (tmp_path / _resume.DECISIONS).write_text("{}")  # of a run that was cut off at once
     run("--out", str(tmp_path), "--resume")
     assert record(tmp_path)["curve"][0][0] == 2
     assert "--checkpoint-every 0" in refused("--checkpoint-every", "0")

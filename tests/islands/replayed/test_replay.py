@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from relaxjax import islands
+from relaxjax.cli import _islands
 from relaxjax.cli._app import app
 from relaxjax.islands.carriers._folder import Folder
 from relaxjax.islands.common import _log as log
@@ -276,6 +277,16 @@ def test_the_example_runs_again_in_both_ways(tmp_path, monkeypatch):
     merged = re.search(r"merges emulated .* difference is (\S+),", together.output)
     assert merged
     assert float(merged[1]) < 1e-4
+
+
+def test_a_run_without_a_merge_cannot_be_emulated(kept, tmp_path, monkeypatch):
+    script = tmp_path / "train.py"
+    script.write_text("def program():\n    return 1\n")
+    monkeypatch.setattr(_islands.rooms, "emulate", lambda store, program: iter(()))
+    words = ["islands", "replay", kept.place, str(script), "--emulated"]
+    ended = CliRunner().invoke(app, words)
+    assert ended.exit_code == 2
+    assert "has no merge" in ended.output
 
 
 def test_a_script_without_a_program_cannot_be_emulated(kept, tmp_path):
