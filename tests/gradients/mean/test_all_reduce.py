@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import relaxjax
-from relaxjax import all_reduce, collectives
+from relaxjax import all_reduce, collectives, compression
 from relaxjax._core.layouts._sharding import as_on_devices
 from relaxjax.gradients.mean._all_reduce import mean_over_workers
 from relaxjax.gradients.mean._exact_mean import ALGORITHMS
@@ -496,3 +496,38 @@ def test_state_survives_flax_serialization():
     restored: Any = serialization.from_bytes(state, raw)
     assert jax.tree.structure(restored) == jax.tree.structure(state)
     assert restored[0].layout.lines == state[0].layout.lines
+
+
+def slope(dtype: Any, **how: Any) -> tuple[float, float]:
+    """The sum of an update of a * g, and its derivative by a, at a = 1."""
+    g = jnp.asarray(np.random.default_rng(0).uniform(1, 2, (4, 40)), dtype)
+    tx: Any = all_reduce("data", **how)
+
+    def total(a: jax.Array) -> jax.Array:
+        def one(x: jax.Array) -> jax.Array:
+            return tx.update(a.astype(x.dtype) * x, tx.init(x))[0].sum()
+
+        return jax.vmap(one, axis_name="data")(g).sum().astype(jnp.float32)
+
+    value, by_a = jax.value_and_grad(total)(jnp.float32(1))
+    return float(value), float(by_a)
+
+
+@pytest.mark.parametrize("algorithm", ["psum", *EXPLICIT])
+def test_an_exact_update_has_its_derivative(algorithm):
+    value, by_a = slope(jnp.float32, algorithm=algorithm)
+    np.testing.assert_allclose(by_a, value, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "how"),
+    [
+        (jnp.float32, {"compressor": compression.top_k(0.5)}),
+        (jnp.bfloat16, {"algorithm": "two_shot"}),
+    ],
+)
+def test_what_travels_as_integers_has_none(dtype, how):
+    """As docs/collectives.md says."""
+    value, by_a = slope(dtype, **how)
+    assert value > 0
+    assert by_a == 0
