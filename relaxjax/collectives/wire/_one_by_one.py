@@ -113,10 +113,19 @@ def once_arrived(
     return lax.platform_dependent(xs, earlier, cpu=by_bits, default=by_barrier)
 
 
+@jax.custom_jvp
 def _xor(x: jax.Array, zero: jax.Array) -> jax.Array:
-    """`x`, its bits combined with a zero that the compiler does not know to be one."""
+    """`x`, its bits combined with a zero that the compiler does not know to be one.
+
+    Its derivative is that of x, which bits have not.
+    """
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
     pattern = bits_of(x)
     zeros = lax.broadcast(lax.convert_element_type(zero, pattern.dtype), x.shape)
     return from_wire(lax.bitwise_xor(pattern, zeros), x.dtype)
+
+
+@_xor.defjvp
+def _as_of_x(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    return _xor(*primals), tangents[0]

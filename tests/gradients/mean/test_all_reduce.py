@@ -499,9 +499,9 @@ def test_state_survives_flax_serialization():
 
 
 def slope(dtype: Any, **how: Any) -> tuple[float, float]:
-    """The sum of an update of a * g, and its derivative by a, at a = 1."""
+    """The sum of an update of a * g, of three buckets, and its derivative at a = 1."""
     g = jnp.asarray(np.random.default_rng(0).uniform(1, 2, (4, 40)), dtype)
-    tx: Any = all_reduce("data", **how)
+    tx: Any = all_reduce("data", bucket_bytes=64, **how)
 
     def total(a: jax.Array) -> jax.Array:
         def one(x: jax.Array) -> jax.Array:
