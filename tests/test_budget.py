@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "relaxjax"
 # Raise it in the commit that needs it, and say in its message what for.
-CODE_LINES = 41_020
+CODE_LINES = 41_040
 FILE_LINES, BODY_LINES = 205, 17  # the ninth decile of each
 ROOM = 20  # files outside of an inner room
 

@@ -35,15 +35,21 @@ class _Held:
     """A locked file, and how many stores of this process write under it."""
 
     def __init__(self, file: IO[str], place: Path):
-        self.file, self._place, self._pid, self.users = file, place, os.getpid(), 0
+        self.file, self._place, self.users = file, place, 0
+
+    def is_there(self) -> bool:
+        """Whether its file is still the folder's, which may have been made anew."""
+        with suppress(FileNotFoundError):
+            return _is_at(self.file, self._place)
+        return False
 
     def drop(self) -> None:
         """One store fewer; the last one lets go."""
         self.users -= 1
         if not self.users:
-            if os.getpid() == self._pid:  # not in a fork
+            if _HELD.get(self._place) is self:  # not in a fork, nor in a new folder
                 self._place.unlink(missing_ok=True)
-                _HELD.pop(self._place, None)
+                del _HELD[self._place]
             self.file.close()
 
 
@@ -72,9 +78,10 @@ class WriterLock:
             if file:
                 _HELD[place] = _Held(file, place)
             # A process of another container may have the same host name and number.
-            self.shared = other is not None and place in _HELD
+            held = _HELD.get(place)
+            self.shared = other is not None and held is not None and held.is_there()
             other = None if self.shared else other
-            if held := _HELD.get(place):
+            if held and (file or self.shared):
                 held.users += 1  # let go of at the end of the program too
                 self._let_go = weakref.finalize(self, held.drop)
         if len(processes) > 1:
@@ -122,13 +129,17 @@ def _taken(path: Path) -> tuple[IO[str] | None, dict[str, Any] | None]:
             file.close()
             break
         with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            if _is_at(file, path):
                 file.truncate(0)
                 json.dump({**_me(), "since": time.time()}, file)
                 file.flush()
                 return file, None
         file.close()  # its owner has just removed it
     return None, None
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    return os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
 def _me() -> dict[str, Any]:

@@ -30,11 +30,11 @@ def workers_here(mesh: Mesh, axis_name: tuple[str, ...]) -> int:
 
 
 def require_whole_job(mesh: Mesh, caller: str) -> None:
-    """Refuses a mesh over several processes, and not all, or of unlike many devices.
+    """Refuses a mesh over several processes of a job, unless all take part alike.
 
     Raises:
-      ValueError: others would wait for ever for those that have no part in it; JAX
-        gathers from processes that have as many devices each.
+      ValueError: some processes have no device in it, for which the others would wait
+        for ever; or numbers of devices are unequal, which JAX cannot gather from.
     """
     within, count = process_indices(mesh), jax.process_count()
     if len(within) == 1 or count == 1:  # one program alone, or one that is compiled
@@ -50,8 +50,8 @@ def require_whole_job(mesh: Mesh, caller: str) -> None:
     if len({*devices.values()}) > 1:
         each = ", ".join(f"{n} in process {i}" for i, n in sorted(devices.items()))
         raise ValueError(
-            f"{caller}: processes have unlike many devices ({each}), which JAX cannot "
-            "gather from: give each as many, as by CUDA_VISIBLE_DEVICES, "
+            f"{caller}: processes have unequal numbers of devices ({each}), which JAX "
+            "cannot gather from: give each the same number, by CUDA_VISIBLE_DEVICES, "
             "JAX_NUM_CPU_DEVICES or a launcher's option"
         )
 

@@ -5,6 +5,7 @@ The first one is forgotten, and its last save is still being written.
 
 import gc
 import os
+import shutil
 import threading
 import time
 from concurrent.futures import Future
@@ -159,3 +160,19 @@ def test_a_folder_is_its_writers_until_the_last_one_is_done(first, tmp_path):
     three = Checkpoints(tmp_path, MESH)
     assert three.save(1, state(1.0), now=True)
     three.close()
+
+
+def test_a_folder_that_was_made_anew_has_another_lock(tmp_path, monkeypatch):
+    """The first one's end takes nothing from the second; nor is it another's writer."""
+    folder = tmp_path / "run"
+    first = Checkpoints(folder, MESH)
+    shutil.rmtree(folder)
+    path = (folder / _lock.NAME).resolve()
+    with Checkpoints(folder, MESH), (tmp_path / "gone").open("a+") as gone:
+        first.close()
+        assert path.exists()
+        monkeypatch.setitem(_lock._HELD, path, _lock._Held(gone, path))
+        with pytest.raises(ValueError, match="writes checkpoints into"):
+            Checkpoints(folder, MESH)
+        monkeypatch.undo()
+    assert not path.exists()

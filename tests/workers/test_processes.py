@@ -104,7 +104,7 @@ class Device(NamedTuple):
             [0, 1],
             r"processes \[0, 1\] and none of \[2\]: a mesh",
         ),
-        ([0, 1, 1], [0, 1], r"many devices \(1 in process 0, 2 in process 1\), which"),
+        ([0, 1, 1], [0, 1], r"of devices \(1 in process 0, 2 in process 1\), which"),
     ],
 )
 def test_a_mesh_is_of_one_process_or_of_all(devices, within, why, monkeypatch):

@@ -116,8 +116,9 @@ def _refuse_results(out: Path, force: bool, *, resume: bool) -> None:
     Raises:
       ValueError: there are some, and nothing forces this run into their place.
     """
-    results = RESULTS[:-1] if resume else RESULTS
-    there = [name for name in results if os.path.lexists(out / name)]
+    there = [name for name in RESULTS if os.path.lexists(out / name)]
+    if resume and there == [_resume.DECISIONS]:
+        return
     if there and not force:
         raise ValueError(
             f"--out {out}: an earlier run has left {', '.join(there)} there. Name "
