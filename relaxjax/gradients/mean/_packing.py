@@ -75,10 +75,10 @@ def merge_small(members: Sequence[Any], small: int = SMALL) -> list[list[int]]:
 
 
 def _as_made(x: jax.Array) -> jax.Array:
-    """A matrix, after a product of the form that JAX gave it.
+    """The matrix x, whose product XLA on CPU leaves as JAX wrote it.
 
-    The gradient of w in x @ w is a product, transposed. XLA on CPU would fold the
-    transposition into the product, which is slower so where x has three axes.
+    The gradient of w in y @ w is a product, transposed. XLA would fold the
+    transposition into the product, which is slower so where y has three axes.
     """
     return once_on_cpu(x.T).T if x.ndim == 2 else x
 
