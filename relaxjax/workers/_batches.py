@@ -17,6 +17,7 @@ from relaxjax.workers._mesh import WorkerMesh
 _REFUSED = re.compile(
     "incompatible devices|lower jaxpr with verifier errors"
     "|inconsistent axis specs|Length of sharding.spec|^Sharding spec .* implies"
+    r"|^\(\d+, P\("  # the numbers of dimensions, in an assertion of JAX 0.10
 )
 """What JAX 0.10 to 0.12 say of arrays that lie otherwise, before a program runs."""
 
@@ -50,7 +51,7 @@ def place_batch(batch: Any, workers: WorkerMesh) -> Any:
     return structure.unflatten(map(put, leaf_names(batch), leaves))
 
 
-def moved(state: Any, workers: WorkerMesh, error: ValueError) -> Any:
+def moved(state: Any, workers: WorkerMesh, error: Exception) -> Any:
     """State that JAX refused for where it lies, moved to its workers.
 
     On several processes it stays where it is. Any other error is raised again: a step

@@ -74,7 +74,7 @@ class StepPrograms:
             self._keys = own_keys(state, self._workers) if first else {}
             try:
                 out = self._step_of(state, batch)
-            except ValueError as error:  # JAX refuses some, before it runs anything
+            except (ValueError, AssertionError) as error:  # JAX's, before it runs
                 out = self._step_of(moved(state, self._workers, error), batch)
         while self._found:  # a new program: the first, or that of a phase
             warn_of_step(self._found.pop(), self._keys, self._workers)
